@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help run test check dist bench fuzz hostile parity tools golden image deb release deploy-test
+.PHONY: help run test check dist bench fuzz hostile parity tools golden pictures image deb release deploy-test
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
@@ -50,6 +50,9 @@ hostile: ## hostile requests and peers against a release build, with the promise
 
 parity: ## replay recorded exchanges with kube-apiserver, if ../shared/parity exists
 	@scripts/parity.sh
+
+pictures: ## draw docs/pictures anew from a gateway, a Prometheus and the dashboards
+	@scripts/pictures.sh
 
 golden: ## refresh the generated files that are committed
 	cargo run -q -p schema-gen

@@ -8,10 +8,9 @@ use rustls::pki_types::CertificateDer;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use torana::authn::cache::TokenCache;
-use torana::authn::{Authenticator, BearerToken, Credentials, TokenFile, X509};
-use torana::pki::certs::CaPool;
-use torana::request::{ClientCaSource, TrustAnchors};
+use torana::sdk::authn::{Authenticator, BearerToken, Credentials, TokenFile};
+use torana::testing::authn::{TokenCache, X509};
+use torana::testing::pki::{CaPool, ClientCaSource, TrustAnchors};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

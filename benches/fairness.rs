@@ -6,11 +6,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torana::apimachinery::Value;
-use torana::controlplane::bootstrap::flowcontrol;
-use torana::flowcontrol::work_estimate::{ObjectCounts, StoredObjects};
-use torana::flowcontrol::{FlowController, Mandatory, MaxInFlight, RequestClass};
-use torana::request::{RequestInfo, UserInfo};
-use torana::telemetry::Telemetry;
+use torana::testing::flowcontrol::{
+    self, FlowController, Mandatory, MaxInFlight, ObjectCounts, RequestClass, StoredObjects, Telemetry,
+};
+use torana::testing::request::{RequestInfo, UserInfo};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -2,42 +2,16 @@
 //! patch; apply; a table. Run with `cargo bench --bench objects`; part of `make bench`. Times are the minimum over
 //! many batches, because noise only adds.
 
-use http::HeaderMap;
 use http_body::Body as _;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use torana::admission::{Admission, AdmitAll};
 use torana::apimachinery::codec::json;
 use torana::apimachinery::value::Value;
-use torana::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
-use torana::authz::{AlwaysAllow, Rbac, rbac};
-use torana::controlplane::reviews::ReviewDependencies;
-use torana::controlplane::{self, ControlPlane, KubeletConfig};
-use torana::endpoints::negotiate::{Media, Negotiated, Transform};
-use torana::endpoints::options::Query;
-use torana::endpoints::respond::{self, list::ListMeta};
-use torana::registry::StoreLookup;
-use torana::registry::resource::{Backing, Resource};
-use torana::registry::schema::ManagerInfo;
-use torana::registry::strategy::Change;
-use torana::storage::embedded::{Engine, Options, ResourceConfig};
-use torana::storage::{Draft, Listing, Revision, Storage};
-use torana::tasks::TaskGroup;
+use torana::testing::objects::{Listed, Objects, entry};
+use torana::testing::storage::embedded::{Engine, Options};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-struct NoTokens;
-
-#[async_trait::async_trait]
-impl TokenAuthenticator for NoTokens {
-    async fn authenticate_token(&self, _: PresentedToken<'_>) -> Result<Option<TokenUser>, AuthenticationError> {
-        Ok(None)
-    }
-}
-
-const NOW: &str = "2026-01-02T03:04:05Z";
 
 /// A pod as created by a Deployment: two containers, probes, volumes, environment variables.
 const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-5d9c7b8f6d-x2x4q","namespace":"shop",
@@ -88,135 +62,53 @@ fn measure(name: &str, goal: Duration, mut work: impl FnMut()) {
     println!("{name:48} {:10.1} µs   goal {:8.1} µs", us(best), us(goal));
 }
 
-fn plane(engine: &Arc<Engine>) -> ControlPlane {
-    let config = controlplane::Config {
-        service_ranges: vec![("10.0.0.0".parse().expect("an address"), 24)],
-        node_ports: (30000, 32767),
-        event_ttl_seconds: 3600,
-        review_dependencies: ReviewDependencies {
-            tokens: Arc::new(NoTokens),
-            authorizer: Arc::new(AlwaysAllow),
-            anonymous: true,
-            roles: Rbac::fixed(rbac::Index::default()),
-            audiences: vec![],
-        },
-        components: vec![],
-        kubelets: KubeletConfig {
-            certificate_authority: None,
-            client: None,
-            preferred_address_types: vec!["InternalIP".into()],
-            port: 10250,
-            timeout: Duration::from_secs(5),
-            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-            tasks: TaskGroup::new("bench"),
-            policy: Default::default(),
-            names: Arc::new(torana::proxy::resolver::SystemResolver),
-        },
-        tokens: None,
-        definitions: Arc::new(torana::extensions::definitions::CustomResourceDefinition),
-    };
-    let storage = |row: &Resource| -> Arc<dyn Storage> {
-        match &row.backing {
-            Backing::Stored { prefix } => engine.resource(ResourceConfig {
-                prefix: prefix.clone(),
-                fields: None,
-            }),
-            _ => unreachable!("only rows with a store of their own are asked for one"),
-        }
-    };
-    let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    controlplane::build(config, &StoreLookup::default(), &storage, &admission).expect("a usable range")
-}
-
 fn main() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = Engine::open(dir.path(), Options::default()).expect("a store");
-    let plane = plane(&engine);
-    let resource = plane.store("", "pods").resource().clone();
-    let (schema, strategy) = (&resource.schema, &resource.strategy);
+    let pods = Objects::of(&engine, "", "pods");
     let micros = Duration::from_micros;
 
     let made = || {
         let mut pod = json::decode(POD.as_bytes()).expect("JSON");
-        schema.normalize(&mut pod).expect("a pod");
-        strategy.default(&mut pod);
-        strategy.prepare(&mut pod, Change::Create);
+        pods.prepare(&mut pod).expect("a pod");
         pod
     };
-    let errors = strategy.validate(&made(), Change::Create);
+    let errors = pods.validate(&made());
     assert!(errors.is_empty(), "{errors:?}");
     measure("pod: decode, default, validate, encode", micros(40), || {
         let pod = made();
-        black_box(strategy.validate(&pod, Change::Create));
+        black_box(pods.validate(&pod));
         black_box(json::to_vec(&pod));
     });
 
     let pod = made();
     let patch = json::decode(STRATEGIC.as_bytes()).expect("JSON");
     measure("pod: strategic merge patch", micros(30), || {
-        black_box(
-            schema
-                .strategic_merge(&pod, &patch)
-                .expect("a built-in")
-                .expect("applies"),
-        );
+        black_box(pods.strategic_merge(&pod, &patch).expect("applies"));
     });
 
-    let who = |manager| ManagerInfo {
-        manager,
-        subresource: "",
-        now: NOW,
-        api_version: "v1",
-    };
     let mut owned = pod.clone();
-    schema
-        .manage_update(None, &mut owned, &who("maker"), &["status"])
-        .expect("managed");
+    pods.manage(&mut owned, "maker").expect("managed");
     for (i, manager) in ["one", "two", "three"].into_iter().enumerate() {
-        owned = schema
-            .apply(Some(&owned), applied(i), &who(manager), false, &["status"])
-            .expect("no conflict");
+        owned = pods.apply(&owned, applied(i), manager).expect("no conflict");
     }
     let mut again = applied(2);
     again.set(&["metadata", "labels", "owner-2"], "changed");
     measure("pod: server-side apply, three appliers", micros(150), || {
-        let out = schema.apply(Some(&owned), again.clone(), &who("three"), false, &["status"]);
-        black_box(out.expect("no conflict"));
+        black_box(pods.apply(&owned, again.clone(), "three").expect("no conflict"));
     });
 
-    let entry = Arc::new(Draft::new(&owned, vec![]).into_entry("shop/web-5d9c7b8f6d-x2x4q", Revision(7)));
+    let entry = entry(&owned, "shop/web-5d9c7b8f6d-x2x4q");
     println!("a pod with managed fields has {} bytes", entry.json.len());
-    let answer = |transform| {
-        let listing = Listing {
-            entries: vec![entry.clone(); 500],
-            revision: Revision(7),
-            next: None,
-            remaining: None,
-        };
-        let negotiated = Negotiated {
-            media: Media::Json,
-            transform,
-            pretty: false,
-        };
-        let meta = ListMeta::default();
-        let response = respond::list::list(
-            listing,
-            &meta,
-            &resource,
-            negotiated,
-            &HeaderMap::new(),
-            &Query::default(),
-            None,
-        );
+    let answer = |listed| {
+        let response = pods.list(&entry, 500, listed);
         let mut body = response.expect("an answer").into_body();
         let mut waiting = std::task::Context::from_waker(std::task::Waker::noop());
         while let std::task::Poll::Ready(Some(frame)) = std::pin::Pin::new(&mut body).poll_frame(&mut waiting) {
             black_box(frame.expect("bytes"));
         }
     };
-    measure("table of 500 pods", micros(3000), || answer(Transform::Table("v1")));
-    measure("metadata of 500 pods", micros(3000), || {
-        answer(Transform::PartialList("v1"))
-    });
+    measure("table of 500 pods", micros(3000), || answer(Listed::Table));
+    measure("metadata of 500 pods", micros(3000), || answer(Listed::Metadata));
     engine.shutdown();
 }

@@ -21,10 +21,10 @@ mod expressions;
 mod trees;
 
 /// A body's name, function and seeds.
-pub type Body = (&'static str, fn(&[u8]), &'static [&'static str]);
+pub(crate) type Body = (&'static str, fn(&[u8]), &'static [&'static str]);
 
 /// Every body.
-pub const ALL: &[Body] = &[
+pub(crate) const ALL: &[Body] = &[
     (
         "expression",
         expressions::expression,
@@ -338,7 +338,7 @@ pub const ALL: &[Body] = &[
 
 /// Decoded input encodes to bytes that decode and encode to the same bytes. (Not to an equal tree: a float without a
 /// fraction prints without one, as in Go, and decodes as an integer.)
-pub fn json_codec(data: &[u8]) {
+pub(crate) fn json_codec(data: &[u8]) {
     // The store's content is our own, but damaged bytes must not panic either.
     for mask in [Mask::Whole, Mask::Count, Mask::of(&["a", "metadata.name"])] {
         let _ = projection::read(data, &mask);
@@ -359,7 +359,7 @@ pub fn json_codec(data: &[u8]) {
 }
 
 /// The same round trip as [`json_codec`].
-pub fn yaml_codec(data: &[u8]) {
+pub(crate) fn yaml_codec(data: &[u8]) {
     if let Ok(v) = yaml::decode(data) {
         let text = yaml::to_string(&v);
         assert_eq!(yaml::decode(text.as_bytes()), Ok(v), "{text}");
@@ -368,7 +368,7 @@ pub fn yaml_codec(data: &[u8]) {
 
 /// Decoded input encodes to bytes that decode to the same value. The seeds are text, so each input is also decoded
 /// inside a map.
-pub fn cbor_codec(data: &[u8]) {
+pub(crate) fn cbor_codec(data: &[u8]) {
     let mut inside = vec![0xbf, 0x41, b'k'];
     inside.extend_from_slice(data);
     inside.push(0xff);
@@ -384,14 +384,14 @@ fn document() -> Value {
 }
 
 /// A patch applies or is refused.
-pub fn json_patch(data: &[u8]) {
+pub(crate) fn json_patch(data: &[u8]) {
     if let Ok(p) = JsonPatch::decode(data, false) {
         let _ = p.apply(document());
     }
 }
 
 /// Applying a merge patch twice has the same effect as applying it once.
-pub fn merge_patch(data: &[u8]) {
+pub(crate) fn merge_patch(data: &[u8]) {
     if let Ok((patch, _)) = merge::decode(data, false) {
         let mut once = document();
         merge::apply(&mut once, patch.clone());
@@ -402,7 +402,7 @@ pub fn merge_patch(data: &[u8]) {
 }
 
 /// A parsed selector prints as text that parses to the same selector.
-pub fn label_selector(data: &[u8]) {
+pub(crate) fn label_selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(s) = LabelSelector::parse(text) {
         assert_eq!(LabelSelector::parse(&s.to_string()).as_ref(), Ok(&s), "{s}");
@@ -411,7 +411,7 @@ pub fn label_selector(data: &[u8]) {
 }
 
 /// The same round trip as [`label_selector`].
-pub fn field_selector(data: &[u8]) {
+pub(crate) fn field_selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(s) = FieldSelector::parse(text) {
         assert_eq!(FieldSelector::parse(&s.to_string()).as_ref(), Ok(&s), "{s}");
@@ -419,7 +419,7 @@ pub fn field_selector(data: &[u8]) {
 }
 
 /// A decoded message encodes to bytes that decode again; damaged bytes are refused.
-pub fn protobuf_message(data: &[u8]) {
+pub(crate) fn protobuf_message(data: &[u8]) {
     let enveloped = protobuf::open(data).ok();
     let named = enveloped
         .as_ref()
@@ -439,7 +439,7 @@ pub fn protobuf_message(data: &[u8]) {
 }
 
 /// Parsing a canonical form returns the same canonical form.
-pub fn quantity_text(data: &[u8]) {
+pub(crate) fn quantity_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(c) = quantity::canonicalize(text) {
         assert_eq!(quantity::canonicalize(&c).as_deref(), Ok(c.as_str()));

@@ -169,6 +169,31 @@ unit() {
 	equal "its data is its own" "700 torana" "$(enter stat -L -c '%a %U' /var/lib/torana)"
 	enter env DEBIAN_FRONTEND=noninteractive LC_ALL=C dpkg -i /second.deb >"$work/log" 2>&1 || fail "it upgrades"
 	until_true "an upgrade restarts it" enter sh -c "[ \"\$(systemctl show -P MainPID torana)\" != $pid ] && torana health --kubeconfig=/var/lib/torana/admin.kubeconfig"
+	# The manual's blocks, under the service's own user and its private directory.
+	manual() { enter env KUBECONFIG=/var/lib/torana/admin.kubeconfig bash -euo pipefail -c "$(awk -v has="$1" '/^```sh$/ {b = ""; i = 1; next} /^```$/ {if (i && index(b, has)) {printf "%s", b; exit} i = 0} i {b = b $0 "\n"}' docs/operations.md)" >"$work/log" 2>&1 || fail "$1"; }
+	manual 'torana store backup'
+	manual 'torana store restore'
+	until_true "it restores a backup" healthy
+	# systemd holds the port: the first connection starts the server, and an upgrade leaves the socket open.
+	local port
+	port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+	enter systemctl stop torana
+	enter mkdir -p /run/systemd/system/torana.socket.d
+	enter sh -c "printf '[Socket]\nListenStream=\nListenStream=127.0.0.1:$port\n' >/run/systemd/system/torana.socket.d/port.conf && systemctl daemon-reload && systemctl start torana.socket"
+	equal "the socket unit starts no server" "inactive" "$(enter systemctl is-active torana || true)"
+	# Whether an answer comes, not whether everything is ready yet.
+	ask() { curl -sS --max-time 60 -o /dev/null -w ok --cacert "$root/var/lib/private/torana/pki/ca.crt" "https://127.0.0.1:$port/livez" || echo " no answer"; }
+	equal "a connection to the socket starts the server" "ok" "$(ask)"
+	until_true "it gets ready" healthy
+	touch "$work/asking"
+	(while [ -e "$work/asking" ]; do ask; done) >"$work/asked" 2>&1 &
+	enter systemctl restart torana
+	rm "$work/asking" && wait $!
+	equal "no connection is refused while the server restarts" "ok" "$(sed -E 's/^(ok)+/ok/' "$work/asked")"
+	enter env DEBIAN_FRONTEND=noninteractive LC_ALL=C dpkg -i /second.deb >"$work/log" 2>&1 || fail "it upgrades with the socket"
+	until_true "an upgrade keeps socket and server" enter systemctl is-active torana.socket torana.service
+	enter systemctl stop torana.socket torana.service
+	enter systemctl start torana
 	# A process that hangs is ended by the watchdog and started again.
 	pid=$(enter systemctl show -P MainPID torana)
 	enter mkdir -p /run/systemd/system/torana.service.d

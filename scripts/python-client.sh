@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Runs tests/python, which starts its own gateway, with the official Python client.
+# Runs tests/python, whose programs start gateways of their own: a webhook server with the standard library, then the official
+# Python client.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+python3 tests/python/test_webhooks.py target/debug/torana
 venv=target/python-venv
 if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c 'import kubernetes' 2>/dev/null; then
 	python3 -m venv "$venv"

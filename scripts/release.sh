@@ -4,6 +4,8 @@
 #   scripts/release.sh TARGET…          for these targets
 #   TORANA_BIN=FILE scripts/release.sh TARGET     from a binary that is built
 # Equal sources and toolchains give equal bytes: paths are remapped, and times are those of the commit.
+# The C compilers are Debian's (gcc, gcc-aarch64-linux-gnu, musl-tools). Where there is none, as for aarch64 with musl, it is zig's,
+# if cargo-zigbuild is installed (pip install cargo-zigbuild ziglang).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -14,8 +16,11 @@ out=target/release-archives
 host=$(rustc -vV | sed -n 's/^host: //p')
 installed=$(rustup target list --installed 2>/dev/null || echo "$host")
 
-# The C compiler of a target; empty if none is at hand.
+# The C compiler of a target, or "zig"; empty if none is at hand.
 compiler() {
+	gcc_of "$1" || { command -v cargo-zigbuild >/dev/null && echo zig; }
+}
+gcc_of() {
 	case $1 in
 	x86_64-unknown-linux-gnu) [ "$host" = "$1" ] && command -v cc || command -v x86_64-linux-gnu-gcc ;;
 	x86_64-unknown-linux-musl) command -v musl-gcc || command -v x86_64-linux-musl-gcc ;;
@@ -44,9 +49,16 @@ build() { # target -> path of the binary
 	[ -n "$cc" ] || die "there is no C compiler for $target"
 	name=$(tr a-z- A-Z_ <<<"$target")
 	map="--remap-path-prefix=$PWD=/torana --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
-	env "CARGO_TARGET_${name}_LINKER=$cc" "CC_${target//-/_}=$cc" RUSTFLAGS="$map" \
+	local command=build tools=("CC_${target//-/_}=$cc")
+	case $target in
+	# musl-gcc compiles C, but links a static-pie binary for a dynamic loader; rustc has musl's start files, so gcc links.
+	*-musl) ;;
+	*) tools+=("CARGO_TARGET_${name}_LINKER=$cc") ;;
+	esac
+	if [ "$cc" = zig ]; then command=zigbuild tools=(); fi
+	env "${tools[@]}" RUSTFLAGS="$map" \
 		CFLAGS="-ffile-prefix-map=$PWD=/torana -ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
-		"${CARGO:-cargo}" build -q --locked --release --bin torana --target "$target" --target-dir "$dir" >&2
+		"${CARGO:-cargo}" $command -q --locked --release --bin torana --target "$target" --target-dir "$dir" >&2
 	echo "$dir/$target/release/torana"
 }
 

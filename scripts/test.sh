@@ -15,9 +15,12 @@ scripts/deny.sh
 step "unit, property, integration and kubectl tests"
 cargo build -q --bins --examples
 cargo test -q
+step "kubectl, with the control loops on"
+TORANA_TEST_CONTROLLERS='*' cargo test -q --test kubectl --test custom_resources --test custom_resource_parts \
+	--test custom_resource_rules --test conversion
 step "the generator against k8s-openapi"
 cargo test -q -p schema-gen
 step "kube-rs"
 TORANA_BIN="$PWD/target/debug/torana" TORANA_EXAMPLE="$PWD/target/debug/examples/extension-server" cargo test -q -p kube-rs-tests
-step "the Python client"
+step "Python: a webhook, and the official client"
 scripts/python-client.sh

@@ -24,6 +24,7 @@ fi
 if for_tests "${1:-}"; then
 	need docker-compose docker-compose
 	need openssl openssl
+	need ss iproute2
 	need curl curl
 	need python3 python3
 	need etcd etcd-server

@@ -3,31 +3,31 @@
 //! Entry point: the [`Admission`] trait, which is all that the registry depends on. [`plugins`] has the
 //! implementations, and [`chain::Chain`] runs them in order. [`matching`] selects the writes of webhooks and policies.
 
-pub mod attributes;
-pub mod chain;
-pub mod configuration;
-pub mod expressions;
-pub mod matching;
-pub mod object_lookup;
-pub mod plugins;
-pub mod policy;
-pub mod refusal;
-pub mod reinvocation;
+pub(crate) mod attributes;
+pub(crate) mod chain;
+pub(crate) mod configuration;
+pub(crate) mod expressions;
+pub(crate) mod matching;
+pub(crate) mod object_lookup;
+pub(crate) mod plugins;
+pub(crate) mod policy;
+pub(crate) mod refusal;
+pub(crate) mod reinvocation;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod timed;
+pub(crate) mod timed;
 mod versioned;
-pub mod versions;
-pub mod webhook;
+pub(crate) mod versions;
+pub(crate) mod webhook;
 
-pub use attributes::{Attributes, Operation};
-pub use chain::Chain;
-pub use configuration::Configuration;
-pub use object_lookup::{Cluster, ObjectLookup};
-pub use refusal::forbidden;
-pub use reinvocation::Reinvocation;
-pub use timed::{Phases, Timed, TimedSteps};
-pub use versions::{ServedKind, Versions};
+pub(crate) use attributes::{Attributes, Operation};
+pub(crate) use chain::Chain;
+pub(crate) use configuration::Configuration;
+pub(crate) use object_lookup::{Cluster, ObjectLookup};
+pub(crate) use refusal::forbidden;
+pub(crate) use reinvocation::Reinvocation;
+pub(crate) use timed::{Phases, Timed, TimedSteps};
+pub(crate) use versions::{ServedKind, Versions};
 
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -36,7 +36,7 @@ use async_trait::async_trait;
 /// An admission plugin, or a chain of them. Combines upstream's `admission.MutationInterface` and
 /// `ValidationInterface`.
 #[async_trait]
-pub trait Admission: Send + Sync + 'static {
+pub(crate) trait Admission: Send + Sync + 'static {
     /// Whether the plugin applies to this write; if not, it is not called. Runs for every plugin on every write, so it
     /// must be cheap.
     fn handles(&self, _attributes: &Attributes) -> bool {
@@ -61,6 +61,6 @@ pub trait Admission: Send + Sync + 'static {
 }
 
 /// A plugin that admits everything.
-pub struct AdmitAll;
+pub(crate) struct AdmitAll;
 
 impl Admission for AdmitAll {}

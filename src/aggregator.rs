@@ -6,35 +6,37 @@
 //! and [`openapi`] the aggregated documents, [`autoregister`] the APIServices of groups served in this process. The
 //! HTTP client side (connections, header rules, tunnels) is in [`crate::client`].
 
-pub mod apiservice;
-pub mod autoregister;
-pub mod availability;
-pub mod backend_stats;
-pub mod discovery;
-pub mod disk_cache;
-pub mod documents;
+pub(crate) mod apiservice;
+pub(crate) mod autoregister;
+pub(crate) mod availability;
+pub(crate) mod backend_stats;
+pub(crate) mod discovery;
+pub(crate) mod disk_cache;
+pub(crate) mod documents;
 mod metrics;
-pub mod openapi;
-pub mod own_requests;
-pub mod proxy;
-pub mod references;
-pub mod registration;
-pub mod resolver;
-pub mod status;
-pub mod sync_status;
-pub mod transports;
-pub mod writer;
+pub(crate) mod openapi;
+pub(crate) mod own_requests;
+pub(crate) mod proxy;
+pub(crate) mod references;
+pub(crate) mod registration;
+pub(crate) mod resolver;
+pub(crate) mod status;
+pub(crate) mod sync_status;
+pub(crate) mod transports;
+pub(crate) mod writer;
 
 mod build;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use apiservice::{ApiService, Condition, ServiceReference};
-pub use backend_stats::BackendLimits;
-pub use build::{Aggregator, Config};
-pub use documents::DocumentLimits;
-pub use proxy::transport::ConnectionLimits;
-pub use resolver::{ClusterResolver, ResolveError, ServiceIndex, ServiceResolver};
-pub use writer::ApiServiceWriter;
+#[cfg(test)]
+pub(crate) use apiservice::Condition;
+pub(crate) use apiservice::ServiceReference;
+pub(crate) use backend_stats::BackendLimits;
+pub(crate) use build::{Aggregator, Config};
+pub(crate) use documents::DocumentLimits;
+pub(crate) use resolver::ServiceResolver;
+#[cfg(test)]
+pub(crate) use writer::ApiServiceWriter;

@@ -13,10 +13,11 @@ mod authentication;
 mod builder;
 mod components;
 mod controllers;
-pub mod credentials;
-pub mod dev;
-pub mod doctor;
+pub(crate) mod credentials;
+pub(crate) mod dev;
+pub(crate) mod doctor;
 mod enablement;
+mod error;
 mod flows;
 mod hooks;
 mod identity_providers;
@@ -27,13 +28,15 @@ mod readiness;
 mod servers;
 mod service_accounts;
 mod service_manager;
+mod shared_trust;
 mod store;
 mod token_objects;
-pub mod tool;
+pub(crate) mod tool;
 mod trust;
 mod webhooks;
 
 pub use builder::GatewayBuilder;
+pub use error::Error;
 
 use crate::aggregator::{self, Aggregator};
 use crate::audit::Audit;
@@ -44,11 +47,12 @@ use crate::controlplane::reviews::ReviewDependencies;
 use crate::endpoints::install::PublishedDocuments;
 use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::zpages;
-use crate::extensions::api_server::ApiGroup;
 use crate::proxy::outbound::{Outbound, OwnAddress};
 use crate::proxy::policy::ProxyPolicy;
+use crate::proxy::transport::ConnectionLimits;
 use crate::registry::StoreLookup;
 use crate::request::Handler;
+use crate::sdk::ApiGroup;
 use crate::server::GatewayService;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
@@ -63,6 +67,7 @@ use enablement::Enablement;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use port::{OpenPort, Port};
+use shared_trust::SharedTrust;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -95,8 +100,8 @@ pub struct Gateway {
 /// finished. Needs a multi-threaded tokio runtime.
 ///
 /// # Errors
-/// A one-line message that names what cannot be used: the data directory, the port, a file.
-pub fn start(options: CompletedOptions) -> BoxFuture<'static, Result<Gateway, String>> {
+/// What cannot be used: the data directory, the port, a file.
+pub fn start(options: CompletedOptions) -> BoxFuture<'static, Result<Gateway, Error>> {
     start_with(options, Vec::new())
 }
 
@@ -105,28 +110,34 @@ pub fn start(options: CompletedOptions) -> BoxFuture<'static, Result<Gateway, St
 ///
 /// # Errors
 /// As [`start`], and if a group's name is invalid or taken, or a schema is invalid.
-pub fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<Gateway, String>> {
+pub fn start_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<Gateway, Error>> {
     own.into_iter()
         .fold(Gateway::builder(options), GatewayBuilder::group)
         .start()
 }
 
-async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
+async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
     let GatewayBuilder {
-        options,
+        mut options,
         groups: own,
         layers,
+        sockets,
     } = builder;
+    if let Some(socket) = sockets.first() {
+        let bound = socket.local_addr();
+        options.bind = bound.map_err(Error::during("an inherited socket has no address"))?;
+    }
     let provider = rustls::crypto::CryptoProvider::get_default()
         .cloned()
         .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
     let data_dir = options.storage.data_dir.clone();
     let telemetry = Telemetry::new();
-    let no_thread = |e: std::io::Error| format!("cannot start a thread: {e}");
-    let compute = ComputePool::start(options.compute.clone(), telemetry.compute.clone()).map_err(no_thread)?;
-    let reserved = ReservedThread::start().map_err(no_thread)?;
-    let stores = Stores::open(&options, &telemetry).await?;
-    let port = Port::prepare(&options, &provider)?;
+    let compute = ComputePool::start(options.compute.clone(), telemetry.compute.clone()).map_err(Error::Thread)?;
+    let reserved = ReservedThread::start().map_err(Error::Thread)?;
+    let lock = Stores::lock(&options)?;
+    let port = Port::bind(&options, sockets)?;
+    let stores = Stores::open(&options, lock, &telemetry).await?;
+    let port = port.prepare(&options, &provider).await?;
     let address = port.local_addr();
     let url = options.local_url(address.port());
     telemetry.client_requests.expect(url.trim_start_matches("https://"));
@@ -137,6 +148,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     let tasks = TaskGroup::new("gateway");
     let authentication = authentication::build(&options, &port, &token_objects, &tasks, &telemetry)?;
     let audit = audit::build(&options, &telemetry)?;
+    let shared_trust = SharedTrust::open(&options, &stores, &port, &authentication.service_accounts);
     let lifecycle = Lifecycle::new();
 
     let review_dependencies = ReviewDependencies {
@@ -156,7 +168,8 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         .iter()
         .map(|g| (g.group_version().clone(), g.priorities()))
         .collect();
-    let outbound = Outbound::from_environment()?
+    let outbound = Outbound::from_environment()
+        .map_err(Error::other)?
         .with_socket_dirs(options.aggregator.socket_dirs.clone())
         .refusing(OwnAddress {
             bound: address,
@@ -168,6 +181,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         outbound: &outbound,
         services: &services,
         telemetry: &telemetry,
+        tasks: &tasks,
     };
     let conversions = callers.conversions();
     let admission_configuration = admission::configuration(&options.admission)?;
@@ -184,12 +198,15 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         &telemetry,
     );
     let plane = Arc::new(made.await?);
+    if let Some(shared_trust) = shared_trust {
+        shared_trust.start(&tasks).await?;
+    }
     let access_synced = access.start(&plane, &options.authorization.authorizers, &tasks);
     let webhooks_synced = admission_webhooks.start(&plane, &tasks);
     let external = SocketAddr::new(options.advertise_address, address.port());
     let built_in: Vec<_> = plane.groups.iter().chain([&plane.apiregistration]).collect();
     let built_in: Vec<_> = built_in.iter().map(|g| g.gv.clone()).collect();
-    let enabled = Enablement::read(&options.runtime, &built_in).map_err(|e| format!("--runtime-config: {e}"))?;
+    let enabled = Enablement::read(&options.runtime, &built_in).map_err(Error::flag("runtime-config"))?;
     for warning in &enabled.warnings {
         tracing::warn!("--runtime-config: {warning}");
     }
@@ -207,9 +224,10 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
     };
     let (mut extensions, custom, feed) = servers::extensions(&plane, &serving, &stores, conversions);
     lookup.set_custom_kinds(custom.kinds());
-    let definitions_synced = hooks::definitions(&mut extensions, &plane, custom, feed, &telemetry);
+    let definitions_synced = hooks::definitions(&mut extensions, &plane, custom, feed, &compute, &telemetry);
     let mut core = servers::core(&plane, &serving, extensions.into_delegate());
     hooks::defaults(&mut core, &plane);
+    hooks::identity_leases(&mut core, &plane, &options.host_name);
     let host = options.serving.external_hostname.clone();
     let host = host.map_or_else(|| external.to_string(), |name| format!("{name}:{}", external.port()));
     if let Some(documents) = authentication.service_accounts.documents(&options, &host) {
@@ -248,6 +266,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
             loopback: url.trim_start_matches("https://").to_owned(),
             to_endpoints: options.aggregator.route_by_endpoint,
             reject_redirects: options.aggregator.reject_redirects,
+            keeps_discovery: options.aggregator.keeps_discovery,
             disk_cache_dir: Some(data_dir.join("aggregator")),
             priorities,
             backend_limits: aggregator::BackendLimits {
@@ -257,7 +276,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
                 },
                 watches: options.aggregator.max_watches,
             },
-            connection_limits: aggregator::ConnectionLimits {
+            connection_limits: ConnectionLimits {
                 connections: options.aggregator.max_connections,
                 waiting: options.aggregator.max_waiting,
             },
@@ -316,12 +335,13 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
 
     let (report, fatal) = mpsc::channel(1);
     let (kubeconfig, serving_ca) = (port.kubeconfig.clone(), port.serving_ca.clone());
+    services.set_own_server(&prepared.handler);
     let handler = prepared.handler.clone();
     let handler = match layers.is_empty() {
         true => handler,
         false => service::guarded(layers.into_iter().fold(handler, |inner, layer| layer(inner))),
     };
-    let port = port.open(handler.clone(), telemetry.port.clone());
+    let port = port.open(handler.clone(), telemetry.port.clone()).await?;
     prepared.start_hooks(&tasks, &report);
     let checks = Arc::new(std::mem::take(&mut prepared.health_checks));
     service_manager::report(&checks, &lifecycle, &tasks);
@@ -332,6 +352,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, String> {
         lifecycle: &lifecycle,
         tasks: &tasks,
         serving_ca,
+        issuer: authentication.service_accounts.requests.issuer.clone(),
     };
     controllers::start(&options, parts, &telemetry)?;
     tracing::info!(%url, data_dir = %data_dir.display(), kubeconfig = %kubeconfig.display(), "serving");
@@ -392,9 +413,9 @@ impl Gateway {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn failed(&mut self) -> String {
+    pub async fn failed(&mut self) -> Error {
         match self.fatal.recv().await {
-            Some(error) => error,
+            Some(error) => Error::Fatal(error),
             None => std::future::pending().await,
         }
     }
@@ -444,7 +465,7 @@ impl Gateway {
 ///
 /// # Errors
 /// As [`start_with`]; the fatal error; a second signal.
-pub fn run(options: CompletedOptions) -> BoxFuture<'static, Result<(), String>> {
+pub fn run(options: CompletedOptions) -> BoxFuture<'static, Result<(), Error>> {
     run_with(options, Vec::new())
 }
 
@@ -452,19 +473,19 @@ pub fn run(options: CompletedOptions) -> BoxFuture<'static, Result<(), String>> 
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<(), String>> {
+pub fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'static, Result<(), Error>> {
     own.into_iter()
         .fold(Gateway::builder(options), GatewayBuilder::group)
         .run()
 }
 
-async fn run_until_signalled(builder: GatewayBuilder) -> Result<(), String> {
+async fn run_until_signalled(builder: GatewayBuilder) -> Result<(), Error> {
     let gateway = build(builder).await?;
     serve_until_signalled(gateway, std::future::pending()).await
 }
 
 /// Serves until a termination signal or a fatal error, then shuts down in order. `beside` runs meanwhile and never ends.
-async fn serve_until_signalled(mut gateway: Gateway, beside: impl Future<Output = ()>) -> Result<(), String> {
+async fn serve_until_signalled(mut gateway: Gateway, beside: impl Future<Output = ()>) -> Result<(), Error> {
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
     // The order does not matter: each event leads to the same shutdown, and a signal that loses is not needed any more.
@@ -477,12 +498,12 @@ async fn serve_until_signalled(mut gateway: Gateway, beside: impl Future<Output 
     tracing::info!("shutting down");
     tokio::select! {
         _ = gateway.shut_down() => {}
-        _ = terminate.recv() => return Err("ended by a second signal".to_owned()),
-        _ = interrupt.recv() => return Err("ended by a second signal".to_owned()),
+        _ = terminate.recv() => return Err(Error::SecondSignal),
+        _ = interrupt.recv() => return Err(Error::SecondSignal),
     }
     failure.map_or(Ok(()), Err)
 }
 
-fn signal(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, String> {
-    tokio::signal::unix::signal(kind).map_err(|e| format!("cannot listen for signals: {e}"))
+fn signal(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, Error> {
+    tokio::signal::unix::signal(kind).map_err(Error::Signals)
 }

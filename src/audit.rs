@@ -9,14 +9,15 @@
 //!                             └▶ batch: bounded queue ─ worker ─▶ sink, in batches; requests do not wait
 //! ```
 
-pub mod backend;
-pub mod event;
-pub mod policy;
-pub mod response;
+pub(crate) mod backend;
+pub(crate) mod event;
+pub(crate) mod policy;
+pub(crate) mod response;
 
-pub use backend::{Backend, Batching, Mode, Truncation};
-pub use event::Event;
-pub use policy::{Policy, Stage, Verdict};
+pub(crate) use backend::{Backend, Batching, Mode, Truncation};
+pub(crate) use event::Event;
+pub use policy::Policy;
+pub(crate) use policy::{Stage, Verdict};
 
 use crate::request::{RequestInfo, UserInfo};
 use crate::tasks::TaskGroup;
@@ -26,10 +27,10 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// API version of recorded events.
-pub const API_VERSION: &str = "audit.k8s.io/v1";
+pub(crate) const API_VERSION: &str = "audit.k8s.io/v1";
 
 /// The audit policy and its backends.
-pub struct Audit {
+pub(crate) struct Audit {
     policy: Policy,
     backends: Vec<Backend>,
     metrics: AuditMetrics,
@@ -39,11 +40,11 @@ pub struct Audit {
 /// Completion of an event in the blocking backends. Dropping it does not cancel the writes.
 #[must_use]
 #[derive(Default)]
-pub struct PendingWrites(Vec<(bool, oneshot::Receiver<bool>)>);
+pub(crate) struct PendingWrites(Vec<(bool, oneshot::Receiver<bool>)>);
 
 impl Audit {
     /// Records by `policy` into `backends`, whose background tasks belong to `tasks`.
-    pub fn new(policy: Policy, backends: Vec<Backend>, metrics: AuditMetrics, tasks: TaskGroup) -> Self {
+    pub(crate) fn new(policy: Policy, backends: Vec<Backend>, metrics: AuditMetrics, tasks: TaskGroup) -> Self {
         Self {
             policy,
             backends,
@@ -53,7 +54,7 @@ impl Audit {
     }
 
     /// The policy's decision for a request, counted by level in the metrics.
-    pub fn decide(&self, user: Option<&UserInfo>, info: &RequestInfo) -> Verdict {
+    pub(crate) fn decide(&self, user: Option<&UserInfo>, info: &RequestInfo) -> Verdict {
         let verdict = self.policy.decide(user, info);
         self.metrics.at_level(verdict.level.name());
         verdict
@@ -61,7 +62,7 @@ impl Audit {
 
     /// Hands an event to every backend. Backends in a blocking mode can be awaited through the result. Batching
     /// backends never make the caller wait: if the queue is full, the event is dropped and counted.
-    pub fn submit(&self, event: Event) -> PendingWrites {
+    pub(crate) fn submit(&self, event: Event) -> PendingWrites {
         self.metrics.events.inc();
         let event = Arc::new(event);
         let waits = self.backends.iter().filter_map(|b| b.submit(&event, &self.tasks));
@@ -69,7 +70,7 @@ impl Audit {
     }
 
     /// Counts a request that was rejected because its event could not be stored (mode `blocking-strict`).
-    pub fn rejected(&self) {
+    pub(crate) fn rejected(&self) {
         self.metrics.rejected.inc();
     }
 
@@ -77,7 +78,7 @@ impl Audit {
     ///
     /// # Cancel safety
     /// Not cancel safe: queued events may be lost.
-    pub async fn shut_down(&self, deadline: Instant) {
+    pub(crate) async fn shut_down(&self, deadline: Instant) {
         if let Err(late) = self.tasks.shutdown(deadline).await {
             tracing::error!(tasks = ?late.0, "audit events were not stored before the shutdown deadline");
         }
@@ -86,7 +87,7 @@ impl Audit {
 
 impl PendingWrites {
     /// True if no backend makes the request wait.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -94,7 +95,7 @@ impl PendingWrites {
     ///
     /// # Cancel safety
     /// Cancel safe: the writes continue.
-    pub async fn wait(self) -> bool {
+    pub(crate) async fn wait(self) -> bool {
         let mut good = true;
         for (strict, stored) in self.0 {
             let stored = stored.await.unwrap_or(false);

@@ -4,31 +4,31 @@
 //! Entry points: the [`Authenticator`] trait and [`Union`]. Authenticators only read the request. The authentication
 //! filter (`server::filters::authentication`) calls them, mints the proof and removes credentials from the request.
 
-pub mod anonymous;
-pub mod bearer;
-pub mod bootstrap;
-pub mod cache;
-pub mod delegated;
-pub mod jwt;
-pub mod oidc;
-pub mod request_header;
+pub(crate) mod anonymous;
+pub(crate) mod bearer;
+pub(crate) mod bootstrap;
+pub(crate) mod cache;
+pub(crate) mod delegated;
+pub(crate) mod jwt;
+pub(crate) mod oidc;
+pub(crate) mod request_header;
 mod reviewed;
-pub mod service_account;
-pub mod token_file;
+pub(crate) mod service_account;
+pub(crate) mod token_file;
 mod token_tag;
 mod union;
-pub mod webhook;
-pub mod x509;
+pub(crate) mod webhook;
+pub(crate) mod x509;
 
-pub use anonymous::Anonymous;
-pub use bearer::{
-    BearerToken, CacheDependency, PresentedToken, TokenAuthenticator, TokenUnion, TokenUser, WebSocketToken,
-    WithServerAudiences,
-};
-pub use request_header::{RequestHeader, RequestHeaderNames};
+pub(crate) use anonymous::Anonymous;
+pub use bearer::{BearerToken, PresentedToken, TokenAuthenticator, TokenUser};
+pub(crate) use bearer::{CacheDependency, TokenUnion, WebSocketToken, WithServerAudiences};
+pub(crate) use request_header::RequestHeader;
+pub use request_header::RequestHeaderNames;
 pub use token_file::TokenFile;
-pub use token_tag::NoRandomNumbers;
-pub use union::{Union, WithAnonymous};
+pub(crate) use token_tag::NoRandomNumbers;
+pub use union::Union;
+pub(crate) use union::WithAnonymous;
 pub use x509::X509;
 
 use crate::request::user::{AUTHENTICATED, UNAUTHENTICATED};
@@ -126,7 +126,7 @@ impl std::error::Error for AuthenticationError {}
 
 /// Appends `system:authenticated`, unless the groups contain it or `system:unauthenticated`. Same rule as upstream's
 /// `pkg/authentication/group/authenticated_group_adder.go`.
-pub fn add_authenticated(user: &mut UserInfo) {
+pub(crate) fn add_authenticated(user: &mut UserInfo) {
     if !speaks_of_authentication(user) {
         user.groups.push(AUTHENTICATED.to_owned());
     }

@@ -3,26 +3,26 @@
 //! Entry points: the [`Authorizer`] trait, its input [`Attributes`], and [`Union`], which chains authorizers. The
 //! authorization filter calls them and answers denied requests with upstream's 403 ([`forbidden`]).
 
-pub mod abac;
+pub(crate) mod abac;
 mod attributes;
-pub mod config;
-pub mod delegated;
+pub(crate) mod config;
+pub(crate) mod delegated;
 mod forbidden;
-pub mod impersonation;
-pub mod match_conditions;
-pub mod node;
+pub(crate) mod impersonation;
+pub(crate) mod match_conditions;
+pub(crate) mod node;
 mod path;
-pub mod rbac;
+pub(crate) mod rbac;
 mod review;
 mod rules;
 mod union;
 mod verdict_cache;
-pub mod webhook;
+pub(crate) mod webhook;
 
 pub use attributes::Attributes;
-pub use forbidden::forbidden;
-pub use path::{AllowedPaths, PrivilegedGroups};
-pub use rbac::Rbac;
+pub(crate) use forbidden::forbidden;
+pub(crate) use path::{AllowedPaths, PrivilegedGroups};
+pub(crate) use rbac::Rbac;
 pub use rules::Rules;
 pub use union::{AlwaysAllow, AlwaysDeny, Union};
 

@@ -11,18 +11,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// A cache of up to a fixed number of entries. When it is full, an entry that was used little is evicted.
-pub struct TtlCache<K, V>(Cache<K, (V, Instant)>);
+pub(crate) struct TtlCache<K, V>(Cache<K, (V, Instant)>);
 
 impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
     /// An empty cache of at most `capacity` entries. It allocates as it fills.
     ///
     /// Keys are hashed with a random seed, so that clients who choose them cannot make them collide.
-    pub fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self(Cache::new(capacity))
     }
 
     /// The value of this key, if it has not expired.
-    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    pub(crate) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
@@ -30,7 +30,7 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
     }
 
     /// [`Self::get`] for callers that already know the time.
-    pub fn get_at<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Instant) -> Option<V>
+    pub(crate) fn get_at<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Instant) -> Option<V>
     where
         K: Borrow<Q>,
     {
@@ -39,14 +39,14 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
     }
 
     /// Sets the value of this key for `ttl`. A `ttl` of zero stores nothing.
-    pub fn insert(&self, key: K, value: V, ttl: Duration) {
+    pub(crate) fn insert(&self, key: K, value: V, ttl: Duration) {
         if !ttl.is_zero() {
             self.0.insert(key, (value, Instant::now() + ttl));
         }
     }
 
     /// The number of entries, expired ones included.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 }

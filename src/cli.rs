@@ -5,21 +5,21 @@
 //! the options against each other and against the files they name, and fills in defaults. Nothing in this module binds
 //! a socket, writes a file or starts a task; that is left to `app`.
 
-pub mod complete;
+pub(crate) mod complete;
 mod config;
 mod configuration;
-pub mod credentials;
+pub(crate) mod credentials;
 mod dev;
 mod doctor;
 mod explain;
-pub mod flags;
+pub(crate) mod flags;
 mod health;
-pub mod options;
+pub(crate) mod options;
 mod serve;
 mod shell;
 mod status;
-pub mod store;
-pub mod value;
+pub(crate) mod store;
+pub(crate) mod value;
 mod version;
 
 pub use complete::CompletedOptions;
@@ -30,7 +30,7 @@ pub use explain::ExplainAccess;
 pub use health::HealthCommand;
 pub use options::Options;
 pub use status::StatusCommand;
-pub use value::{UsageError, Values};
+pub use value::UsageError;
 
 use crate::apimachinery::codec::yaml;
 use crate::client::{ClientConfig, ClientError, KubeconfigError};

@@ -6,16 +6,16 @@
 //! Error texts are Go's wherever clients or object conditions show them. What forwards requests of others is in
 //! [`crate::proxy`].
 
-pub mod fetch;
+pub(crate) mod fetch;
 mod http;
-pub mod informer;
-pub mod kubeconfig;
-pub mod probe;
-pub mod rest;
-pub mod retry;
-pub mod webhook;
+pub(crate) mod informer;
+pub(crate) mod kubeconfig;
+pub(crate) mod probe;
+pub(crate) mod rest;
+pub(crate) mod retry;
+pub(crate) mod webhook;
 
-pub use fetch::{FetchError, Fetcher};
-pub use informer::{Change, Informer, InformerHandle};
+pub(crate) use fetch::{FetchError, Fetcher};
+pub(crate) use informer::{Change, Informer, InformerHandle};
 pub use kubeconfig::{ClientConfig, KubeconfigError};
 pub use rest::{Client, ClientError, Events};

@@ -8,11 +8,14 @@
 //!
 //! A loop gets a `Term`: what it reads, what it writes with, and the task group that ends with the term.
 
+mod account_tokens;
 mod aggregated_roles;
+mod bootstrap_tokens;
 mod certificates;
 pub(crate) mod discovery;
 mod election;
 mod events;
+mod expiry;
 mod finished_jobs;
 mod garbage;
 pub(crate) mod loopback;
@@ -21,22 +24,27 @@ mod namespaces;
 mod objects;
 mod quota;
 mod root_ca;
+mod secrets;
 mod selection;
 mod service_account;
+mod service_cidrs;
 mod service_endpoints;
+mod stale_tokens;
 mod term;
 mod volumes;
 
-pub use certificates::SigningConfig;
-pub use selection::{Selection, UnknownController};
+pub(crate) use certificates::SigningConfig;
+pub(crate) use selection::Selection;
 
+use crate::authn::service_account::Issuer;
+use crate::pki::certs::DynamicCa;
 use crate::registry::StoreLookup;
 use crate::request::Handler;
 use crate::storage::Storage;
 use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
-use bytes::Bytes;
 use election::Election;
+use service_endpoints::SliceMetrics;
 use std::sync::Arc;
 use std::time::Duration;
 use term::Term;
@@ -46,7 +54,7 @@ use tokio::time::Instant;
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
 /// What the loops need of the gateway.
-pub struct Config {
+pub(crate) struct Config {
     /// The loops to run.
     pub selection: Selection,
     /// The stores that are followed.
@@ -57,29 +65,34 @@ pub struct Config {
     pub identity: String,
     /// Whether other gateways serve the same store. Then a loop waits until they have seen what it reacts to.
     pub shared_store: bool,
-    /// The CA certificates (PEM) with which clients inside the cluster verify this server, if they are known.
-    pub root_ca: Option<Bytes>,
+    /// The CAs with which clients inside the cluster verify this server, if they are known.
+    pub root_ca: Option<Arc<DynamicCa>>,
     /// The CAs that sign certificate signing requests.
-    pub signing: Arc<SigningConfig>,
+    pub(crate) signing: Arc<SigningConfig>,
+    /// Signs the tokens that are stored in Secrets.
+    pub issuer: Issuer,
+    /// `--legacy-service-account-token-clean-up-period`
+    pub unused_tokens: Duration,
     /// Metrics.
     pub telemetry: Telemetry,
 }
 
 /// The selected loops.
-pub struct Controllers(Config);
+pub(crate) struct Controllers(Config);
 
 impl Controllers {
     /// The loops of this configuration.
-    pub fn new(config: Config) -> Self {
+    pub(crate) fn new(config: Config) -> Self {
         Self(config)
     }
 
     /// Runs the loops whenever this gateway is elected, until `stop` fires.
-    pub async fn run(self, stop: Signal) {
+    pub(crate) async fn run(self, stop: Signal) {
         let config = self.0;
         let Some(leases) = storage(&config.lookup, "coordination.k8s.io", "leases") else {
             return;
         };
+        let slice_metrics = Arc::new(SliceMetrics::new(&config.telemetry));
         let contended = config.shared_store;
         let mut election = Election::new(leases, &config.handler, config.identity.clone(), contended);
         loop {
@@ -90,7 +103,7 @@ impl Controllers {
                 elected = election.elected() => elected,
             };
             tracing::info!("the control loops start");
-            let term = Term::new(&config);
+            let term = Term::new(&config, &slice_metrics);
             start(&config.selection, &term);
             tokio::select! {
                 biased;
@@ -110,6 +123,11 @@ impl Controllers {
 /// Starts the loops of a term.
 fn start(selection: &Selection, term: &Term) {
     let starts: &[(&str, fn(&Term))] = &[
+        ("bootstrap-signer-controller", bootstrap_tokens::start_signer),
+        ("service-cidr-controller", service_cidrs::start),
+        ("serviceaccount-token-controller", account_tokens::start),
+        ("legacy-serviceaccount-token-cleaner-controller", stale_tokens::start),
+        ("token-cleaner-controller", bootstrap_tokens::start_cleaner),
         (
             "certificatesigningrequest-approving-controller",
             certificates::start_approver,

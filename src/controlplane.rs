@@ -4,29 +4,27 @@
 //! once before the first write: it loads the allocated cluster IPs and node ports. [`bootstrap`] creates the default
 //! objects. HTTP handling belongs to `endpoints`, the generic create/update/delete path to `registry`.
 
-pub mod allocators;
-pub mod bootstrap;
+pub(crate) mod allocators;
+pub(crate) mod bootstrap;
 mod columns;
 mod components;
 mod defaults;
 mod fields;
 mod groups;
 mod metadata;
-pub mod resource_builder;
-pub mod reviews;
-pub mod schema;
-pub mod stored_versions;
+pub(crate) mod resource_builder;
+pub(crate) mod reviews;
+pub(crate) mod schema;
+pub(crate) mod stored_versions;
 mod strategies;
 mod subresources;
 mod validation;
 mod versions;
 
-pub use components::Probe;
-pub use strategies::apiservice::{set_condition, set_local_condition};
-pub use strategies::namespace;
-pub use strategies::service::ServiceAllocators;
-pub use subresources::connect::connector::KubeletConfig;
-pub use subresources::token::TokenRequests;
+pub(crate) use components::Probe;
+pub(crate) use strategies::service::ServiceAllocators;
+pub(crate) use subresources::connect::connector::KubeletConfig;
+pub(crate) use subresources::token::TokenRequests;
 
 use crate::admission::Admission;
 use crate::apimachinery::codec::json::projection::Mask;
@@ -57,7 +55,7 @@ use subresources::connect::proxy::{Proxy, ProxyHandler};
 use subresources::connect::stream::{self, Stream};
 
 /// Configuration of the control plane.
-pub struct Config {
+pub(crate) struct Config {
     /// `--service-cluster-ip-range`: one range, or two of different families; the first is the default.
     pub service_ranges: Vec<(IpAddr, u8)>,
     /// `--service-node-port-range`, inclusive.
@@ -78,7 +76,7 @@ pub struct Config {
 
 /// Why a control plane cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BuildError {
+pub(crate) enum BuildError {
     /// No service range, more than two, two of one family, or one without a usable address.
     ServiceRange,
     /// A group version, or a resource or kind within one, is registered twice.
@@ -103,19 +101,18 @@ impl std::fmt::Display for BuildError {
 impl std::error::Error for BuildError {}
 
 /// A resource definition and its store.
-pub type Served = (Arc<Resource>, Arc<Store>);
+pub(crate) type Served = (Arc<Resource>, Arc<Store>);
 
 /// One group version and its resources.
 #[derive(Clone)]
-pub struct Group {
-    /// The group version.
+pub(crate) struct Group {
     pub gv: GroupVersion,
     /// The resources it serves.
     pub resources: Vec<Served>,
 }
 
 /// The stores of all built-in groups.
-pub struct ControlPlane {
+pub(crate) struct ControlPlane {
     /// Groups to serve under `/api` and `/apis`.
     pub groups: Vec<Group>,
     /// apiregistration.k8s.io/v1; kept apart because the aggregator serves it.
@@ -130,7 +127,7 @@ pub struct ControlPlane {
 ///
 /// # Errors
 /// [`BuildError`]
-pub fn build(
+pub(crate) fn build(
     config: Config,
     stores: &StoreLookup,
     storage: &dyn Fn(&Resource) -> Arc<dyn Storage>,
@@ -343,7 +340,7 @@ impl ControlPlane {
     /// # Errors
     /// [`BuildError::Duplicate`] if the group version exists, or one of its resources exists in another version, as
     /// there would be no conversion between the two.
-    pub fn add(&mut self, group: Group) -> std::result::Result<(), BuildError> {
+    pub(crate) fn add(&mut self, group: Group) -> std::result::Result<(), BuildError> {
         for (row, _) in &group.resources {
             if self.find(&row.group_resource()).is_some() {
                 return Err(BuildError::Duplicate(row.group_resource().to_string()));
@@ -359,7 +356,7 @@ impl ControlPlane {
     }
 
     /// Looks up the definition and store of a resource in any version.
-    pub fn find(&self, gr: &GroupResource) -> Option<&Served> {
+    pub(crate) fn find(&self, gr: &GroupResource) -> Option<&Served> {
         self.groups
             .iter()
             .chain([&self.apiregistration])
@@ -372,12 +369,12 @@ impl ControlPlane {
     ///
     /// # Panics
     /// If the resource is not built in: callers name resources statically. Use [`find`](Self::find) for a lookup.
-    pub fn store(&self, group: &str, plural: &str) -> &Arc<Store> {
+    pub(crate) fn store(&self, group: &str, plural: &str) -> &Arc<Store> {
         &self.served(group, plural).1
     }
 
     /// The cluster IP of `default/kubernetes`: the first address of the default range.
-    pub fn service_address(&self) -> IpAddr {
+    pub(crate) fn service_address(&self) -> IpAddr {
         self.allocators.ranges[0].first()
     }
 
@@ -386,7 +383,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// The list of Services failed.
-    pub async fn load_allocations(&self) -> Result<()> {
+    pub(crate) async fn load_allocations(&self) -> Result<()> {
         for entry in self.store("", "services").list_entries("").await? {
             for odd in self.allocators.mark_stored_allocations(&entry.decode()) {
                 tracing::warn!(service = %entry.key, problem = odd, "a stored service has an invalid allocation");

@@ -5,23 +5,23 @@
 //! [`discovery::AggregatedDiscovery`] and [`openapi::OpenApiV3`] are documents that several servers contribute to.
 //! Storage, validation and admission belong to the registry.
 
-pub mod body;
+pub(crate) mod body;
 mod call;
 mod custom;
-pub mod discovery;
-pub mod finish;
-pub mod group_version;
-pub mod install;
-pub mod negotiate;
+pub(crate) mod discovery;
+pub(crate) mod finish;
+pub(crate) mod group_version;
+pub(crate) mod install;
+pub(crate) mod negotiate;
 mod offload;
-pub mod openapi;
-pub mod options;
-pub mod respond;
+pub(crate) mod openapi;
+pub(crate) mod options;
+pub(crate) mod respond;
 mod route;
 mod verbs;
-pub mod zpages;
+pub(crate) mod zpages;
 
-pub use group_version::ApiGroupVersion;
+pub(crate) use group_version::ApiGroupVersion;
 
 #[cfg(test)]
 mod tests;

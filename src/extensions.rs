@@ -1,13 +1,10 @@
-//! API groups beyond the built-in ones: kinds described by a JSON schema.
+//! Custom resources: kinds that clients define at run time, described by a JSON schema.
 //!
 //! [`custom_resources`] serves the resources that CustomResourceDefinitions define. [`definitions`] validates definitions,
-//! [`naming`] is the controller that accepts their names, [`schema`] reads and applies their schemas, and [`conversion`]
-//! converts objects between their versions. [`api_server`] is the SDK for extension API servers and embedded groups;
-//! `examples/extension-server` shows its use.
+//! [`naming`] is the controller that accepts their names, and [`conversion`] converts objects between their versions.
+//! [`schema`](crate::schema) reads and applies their schemas.
 
-pub mod api_server;
-pub mod conversion;
-pub mod custom_resources;
-pub mod definitions;
-pub mod naming;
-pub mod schema;
+pub(crate) mod conversion;
+pub(crate) mod custom_resources;
+pub(crate) mod definitions;
+pub(crate) mod naming;

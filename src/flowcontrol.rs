@@ -5,24 +5,27 @@
 //! [`work_estimate`] (how many seats a request takes). [`MaxInFlight`] is the simple limiter that applies if priority
 //! and fairness is disabled.
 
-pub mod classify;
+pub(crate) mod classify;
 mod clock;
-pub mod controller;
-pub mod dump;
+pub(crate) mod controller;
+pub(crate) mod dump;
 mod housekeeping;
-pub mod integrator;
-pub mod level;
-pub mod max_in_flight;
+pub(crate) mod integrator;
+pub(crate) mod level;
+pub(crate) mod max_in_flight;
 mod metrics;
-pub mod queueset;
-pub mod retry_after;
-pub mod seat_seconds;
-pub mod seats;
-pub mod shuffle_sharding;
+pub(crate) mod queueset;
+mod read_write;
+pub(crate) mod retry_after;
+pub(crate) mod seat_seconds;
+pub(crate) mod seats;
+pub(crate) mod shuffle_sharding;
 mod utilization;
-pub mod watch_tracker;
-pub mod work_estimate;
+pub(crate) mod watch_tracker;
+pub(crate) mod work_estimate;
 
-pub use controller::{Entered, FlowController, Mandatory};
-pub use level::{Permit, TooMany};
+pub(crate) use classify::Uids;
+pub(crate) use controller::Entered;
+pub use controller::{FlowController, Mandatory};
+pub(crate) use level::{Permit, TooMany};
 pub use max_in_flight::{MaxInFlight, RequestClass};

@@ -1,10 +1,11 @@
 //! The `torana` binary: parses the command line, installs process-wide state (allocator, TLS provider, log subscriber),
-//! runs the command, and maps its result to an exit code. Everything else is in the library; see [`torana::app`].
+//! runs the command, and maps its result to an exit code. Everything else is in the library; see [`torana::gateway`].
 
 use std::io::{IsTerminal, Write};
+use std::net::TcpListener;
 use std::process::ExitCode;
-use torana::app::dev::Session;
-use torana::cli::{self, Command, CompletedOptions};
+use torana::commands::{self, Session};
+use torana::gateway::{Command, CompletedOptions, Gateway, parse};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -16,7 +17,7 @@ const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     raise_open_file_limit();
-    let (options, session) = match cli::parse(std::env::args_os()) {
+    let (options, session) = match parse(std::env::args_os()) {
         Ok(Command::Serve(options)) => (*options, None),
         Ok(Command::Dev(command)) => match Session::prepare(command) {
             Ok((session, options)) => (options, Some(session)),
@@ -26,14 +27,14 @@ fn main() -> ExitCode {
             if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
                 return fail(FAILED, &"another TLS provider is installed already");
             }
-            return answer(torana::app::tool::run(*command));
+            return answer(commands::store(*command));
         }
         Ok(Command::Token(command)) => {
             let print = |token: String| token + "\n";
-            return answer(async move { torana::app::credentials::token(&command).await.map(print) });
+            return answer(async move { commands::token(&command).await.map(print) });
         }
         Ok(Command::Kubeconfig(command)) => {
-            return answer(async move { torana::app::credentials::kubeconfig(&command).await });
+            return answer(async move { commands::kubeconfig(&command).await });
         }
         Ok(Command::Print(text)) => {
             // A closed pipe (`torana --help | head`) is not an error.
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
                 return fail(FAILED, &"another TLS provider is installed already");
             }
             let examined = async move {
-                let report = torana::app::doctor::run(*command).await;
+                let report = commands::doctor(*command).await;
                 let _ = std::io::stdout().write_all(report.text.as_bytes());
                 match report.healthy {
                     true => Ok(String::new()),
@@ -57,6 +58,10 @@ fn main() -> ExitCode {
         Ok(Command::Health(question)) => return answer(async move { question.run().await }),
         Ok(Command::Status(look)) => return answer(async move { look.run().await }),
         Ok(Command::ExplainAccess(question)) => return answer(async move { question.run().await }),
+        Err(error) => return fail(USAGE, &error),
+    };
+    let sockets = match inherited_sockets() {
+        Ok(sockets) => sockets,
         Err(error) => return fail(USAGE, &error),
     };
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
@@ -74,13 +79,13 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_env_filter(options.logging.filter())
+        .with_env_filter(options.log_filter())
         .init();
-    options.compute.on_idle = Some(release_free_memory);
-    for warning in &options.warnings {
+    options.on_idle(release_free_memory);
+    for warning in options.warnings() {
         tracing::warn!("{warning}");
     }
-    match run(options, session, seeding) {
+    match run(options, session, sockets, seeding) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(FAILED, &error),
     }
@@ -103,7 +108,12 @@ fn answer<E: std::fmt::Display>(command: impl Future<Output = Result<String, E>>
     }
 }
 
-fn run(options: CompletedOptions, session: Option<Session>, seeding: Seeding) -> Result<(), String> {
+fn run(
+    options: CompletedOptions,
+    session: Option<Session>,
+    sockets: Vec<TcpListener>,
+    seeding: Seeding,
+) -> Result<(), Box<dyn std::error::Error>> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = reactor_threads() {
         builder.worker_threads(threads);
@@ -119,12 +129,12 @@ fn run(options: CompletedOptions, session: Option<Session>, seeding: Seeding) ->
         .build()
         .map_err(|e| format!("cannot start the runtime: {e}"))?;
     let end = runtime.block_on(match session {
-        None => torana::app::run(options),
-        Some(session) => torana::app::dev::run(options, session),
+        None => Gateway::builder(options).listen_on(sockets).run(),
+        Some(session) => commands::dev(options, session),
     });
     // Returns at once: the thread ended during start-up, long before the server did.
     let _ = seeding.join();
-    end
+    Ok(end?)
 }
 
 /// Returns free memory of the calling thread's heap, and of all arenas, to the system.
@@ -136,8 +146,9 @@ fn release_free_memory() {
 
 type Seeding = std::thread::JoinHandle<Result<(), aws_lc_rs::error::Unspecified>>;
 
-/// Draws a first random number on a thread of its own. The first draw takes about 30 ms, because the provider seeds
-/// itself from CPU jitter; on a separate thread that overlaps with option parsing and opening the store.
+/// Draws a first random number on a thread of its own. In a build without `.cargo/config.toml`, such as that of `cargo install`,
+/// the first draw takes about 30 ms, because the provider seeds itself from CPU jitter; on a separate thread that overlaps with
+/// option parsing and opening the store.
 fn seed() -> std::io::Result<Seeding> {
     std::thread::Builder::new()
         .name("seed".to_owned())
@@ -154,6 +165,22 @@ fn reactor_threads() -> Option<usize> {
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Some(cores.saturating_sub(1).max(1))
+}
+
+/// The listening sockets that a service manager opened for this process (`LISTEN_FDS`, `sd_listen_fds(3)`), such as those of
+/// `torana.socket`. Clears the variables that announce them, so it must run before the first thread starts.
+fn inherited_sockets() -> std::io::Result<Vec<TcpListener>> {
+    let mut given = listenfd::ListenFd::from_env();
+    let mut sockets = Vec::with_capacity(given.len());
+    for n in 0..given.len() {
+        let socket = given.take_tcp_listener(n);
+        let refused = |e| std::io::Error::other(format!("socket {n} of the service manager is not a TCP socket: {e}"));
+        sockets.extend(socket.map_err(refused)?);
+    }
+    for socket in &sockets {
+        rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::CLOEXEC)?;
+    }
+    Ok(sockets)
 }
 
 /// Raises the soft limit on open files to the hard limit, as the Go runtime does. Every connection holds a descriptor,

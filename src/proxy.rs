@@ -3,26 +3,28 @@
 //! - [`outbound`], [`dial`] and [`tls`] make connections; [`target`] reads where an object sends requests.
 //! - [`headers`], [`url`], [`links`] and [`html`] rewrite what passes through; [`policy`] restricts what a response can do
 //!   in a browser, and [`hops`] detects loops.
+//! - [`transport`] pools connections to the addresses of one backend, balances requests over them and leaves dead ones alone;
+//!   it serves aggregated APIs and webhooks.
 //! - [`tunnel`] copies upgraded connections; [`backend`] sends one request on a connection of its own; [`spdy`] makes and
 //!   reads frames of connections that end here.
 //!
-//! Error texts are Go's wherever clients or object conditions show them. The connection pool of aggregated APIs is in
-//! [`crate::aggregator::proxy::transport`].
+//! Error texts are Go's wherever clients or object conditions show them.
 
-pub mod backend;
+pub(crate) mod backend;
 mod certificate_warnings;
-pub mod dial;
-pub mod headers;
-pub mod hops;
-pub mod html;
-pub mod io;
-pub mod links;
-pub mod outbound;
-pub mod policy;
-pub mod resolver;
-pub mod spdy;
-pub mod target;
-pub mod tls;
-pub mod tunnel;
-pub mod url;
+pub(crate) mod dial;
+pub(crate) mod headers;
+pub(crate) mod hops;
+pub(crate) mod html;
+pub(crate) mod io;
+pub(crate) mod links;
+pub(crate) mod outbound;
+pub(crate) mod policy;
+pub(crate) mod resolver;
+pub(crate) mod spdy;
+pub(crate) mod target;
+pub(crate) mod tls;
+pub(crate) mod transport;
+pub(crate) mod tunnel;
+pub(crate) mod url;
 pub(crate) mod verify;

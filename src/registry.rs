@@ -5,27 +5,30 @@
 //! shape of its objects. HTTP is left to `endpoints`, persistence and watches to `storage`.
 
 mod admit;
-pub mod converting;
+pub(crate) mod converting;
 mod create;
 mod custom;
 mod delete;
 mod delete_collection;
 mod dry_run;
-pub mod errors;
+pub(crate) mod errors;
 mod lookup;
 mod meta;
-pub mod resource;
-pub mod scale;
-pub mod schema;
+pub(crate) mod resource;
+pub(crate) mod scale;
+pub(crate) mod schema;
 mod size_fallback;
-pub mod store;
-pub mod strategy;
+pub(crate) mod store;
+pub(crate) mod strategy;
 mod update;
 
-pub use lookup::{CustomKinds, StoreLookup, StoredResource};
+pub(crate) use lookup::{CustomKinds, StoreLookup, StoredResource};
 pub(crate) use meta::dedup_owner_references;
-pub use resource::{Columns, Resource, Subresource, SubresourceBehaviour, Verbs};
-pub use schema::Schema;
-pub use store::{AuthorizeCreate, DeleteOptions, Deleted, ResultObject, Store, Updated, WriteOptions};
-pub use strategy::{Context, GarbageCollection, RestStrategy, Strategy};
+pub use resource::Verbs;
+pub(crate) use resource::{Columns, Resource, Subresource, SubresourceBehaviour};
+pub(crate) use schema::Schema;
+pub use store::Store;
+pub(crate) use store::{AuthorizeCreate, DeleteOptions, Deleted, ResultObject, Updated, WriteOptions};
+pub(crate) use strategy::RestStrategy;
+pub use strategy::{Context, GarbageCollection, Strategy};
 pub(crate) use update::parse_version;

@@ -4,26 +4,28 @@
 //! Start at [`Handler`] for the call path and at [`RequestContext`] for the per-request context. Which filter fills
 //! which part of the context is documented in [`crate::server::chain`]; nothing here performs I/O.
 
-pub mod audit;
-pub mod body;
-pub mod context;
-pub mod handler;
-pub mod headers;
-pub mod info;
-pub mod informational;
-pub mod markers;
-pub mod peer;
-pub mod percent;
-pub mod proof;
-pub mod user;
+pub(crate) mod audit;
+pub(crate) mod body;
+pub(crate) mod context;
+pub(crate) mod handler;
+pub(crate) mod headers;
+pub(crate) mod info;
+pub(crate) mod informational;
+pub(crate) mod markers;
+pub(crate) mod peer;
+pub(crate) mod percent;
+pub(crate) mod proof;
+pub(crate) mod user;
 
-pub use audit::{AuditLevel, AuditTrail, UntilUpgradeEnds};
+pub(crate) use audit::{AuditLevel, AuditTrail, UntilUpgradeEnds};
 pub use body::Body;
 pub use context::RequestContext;
-pub use handler::{Handler, Request, Response, ResponseFuture, UnprotectedHandler};
+pub use handler::{Handler, Request, Response};
+pub(crate) use handler::{ResponseFuture, UnprotectedHandler};
 pub use info::RequestInfo;
-pub use informational::InformationalSender;
-pub use markers::{AuditId, FromBackend, Initializing, NotInRequestMetrics, OnDemandBody, Warnings};
-pub use peer::{ClientCaSource, PeerCertificates, RemoteAddr, TrustAnchors};
-pub use proof::{Authenticated, Authorized, Minted};
+pub(crate) use informational::InformationalSender;
+pub use markers::Warnings;
+pub(crate) use markers::{AuditId, FromBackend, Initializing, NotInRequestMetrics, OnDemandBody};
+pub use peer::{ClientCaSource, RemoteAddr, TrustAnchors};
+pub(crate) use proof::{Authenticated, Authorized, Minted};
 pub use user::UserInfo;

@@ -5,28 +5,28 @@
 //! behind the mux. Start reading at [`generic`], which assembles a server; [`health`] and [`lifecycle`] hold its checks
 //! and its shutdown.
 
-pub mod chain;
-pub mod container;
-pub mod delegate;
+pub(crate) mod chain;
+pub(crate) mod container;
+pub(crate) mod delegate;
 mod depth;
-pub mod director;
-pub mod filters;
-pub mod generic;
-pub mod health;
-pub mod lifecycle;
-pub mod mux;
-pub mod reserved;
-pub mod respond;
-pub mod routes;
-pub mod service;
-pub mod stall;
+pub(crate) mod director;
+pub(crate) mod filters;
+pub(crate) mod generic;
+pub(crate) mod health;
+pub(crate) mod lifecycle;
+pub(crate) mod mux;
+pub(crate) mod page;
+pub(crate) mod reserved;
+pub(crate) mod respond;
+pub(crate) mod routes;
+pub(crate) mod service;
+pub(crate) mod stall;
 
-pub use chain::ChainConfig;
-pub use container::{Container, WebService};
-pub use delegate::{DelegationTarget, EmptyDelegate};
-pub use director::Director;
-pub use generic::{GenericServer, Prepared};
-pub use health::{Endpoints, HealthCheck};
-pub use lifecycle::Lifecycle;
-pub use mux::PathRecorderMux;
+pub(crate) use chain::ChainConfig;
+#[cfg(test)]
+pub(crate) use delegate::DelegationTarget;
+pub(crate) use delegate::EmptyDelegate;
+pub(crate) use generic::{GenericServer, Prepared};
+pub(crate) use health::{Endpoints, HealthCheck};
+pub(crate) use lifecycle::Lifecycle;
 pub use service::GatewayService;

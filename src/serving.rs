@@ -19,17 +19,17 @@
 mod bulk;
 mod connection;
 mod fair_semaphore;
-pub mod limits;
-pub mod listener;
+pub(crate) mod limits;
+pub(crate) mod listener;
 mod registry;
-pub mod server;
+pub(crate) mod server;
 mod slots;
-pub mod tls;
+pub(crate) mod tls;
 
-pub use limits::Limits;
-pub use listener::{BindError, Listener};
-pub use server::{Drained, Server, ServerHandle};
-pub use tls::{SniKeyPair, TlsConfig, TlsOptions, TlsVersion};
+pub(crate) use limits::Limits;
+pub(crate) use listener::Listener;
+pub(crate) use server::{Drained, Server, ServerHandle};
+pub(crate) use tls::{SniKeyPair, TlsConfig, TlsOptions, TlsVersion};
 
 #[cfg(test)]
 mod tests;

@@ -5,26 +5,27 @@
 //! An object is handled as its encoded JSON bytes ([`Entry`]). Validation, defaulting and admission are the
 //! registry's.
 
-pub mod backend;
-pub mod budget;
-pub mod cacher;
+pub(crate) mod backend;
+pub(crate) mod budget;
+pub(crate) mod cacher;
 mod compaction;
-pub mod continue_token;
-pub mod embedded;
-pub mod encoding_cache;
-pub mod encryption;
-pub mod entry;
-pub mod etcd;
-pub mod interface;
-pub mod transform;
+pub(crate) mod continue_token;
+pub(crate) mod embedded;
+pub(crate) mod encoding_cache;
+pub(crate) mod encryption;
+pub(crate) mod entry;
+pub(crate) mod etcd;
+pub(crate) mod interface;
+pub(crate) mod transform;
 mod version_place;
 
 pub use backend::{Backend, ResourceConfig};
 pub use budget::Budget;
-pub use compaction::Compaction;
-pub use encoding_cache::EncodingKey;
-pub use entry::{Draft, Entry, KnownShape};
+pub(crate) use compaction::Compaction;
+pub(crate) use encoding_cache::EncodingKey;
+pub use entry::{Draft, Entry};
 pub use interface::{
-    ContinueToken, Error, Event, EventType, ListOptions, Listing, MinRevision, Precondition, Predicate, Revision,
-    Select, Storage, VersionMatch, Watch, WatchItem, WatchOptions,
+    ContinueToken, Error, EventType, ListOptions, MinRevision, Precondition, Predicate, Revision, Storage,
+    VersionMatch, Watch, WatchItem, WatchOptions,
 };
+pub(crate) use interface::{Event, Listing, Select};

@@ -5,37 +5,43 @@
 //! [`requests::RequestMetrics`] keeps its series in a snapshot. Families prefixed `torana_` have no counterpart
 //! upstream.
 
-pub mod access;
-pub mod admission_policies;
-pub mod admission_webhooks;
-pub mod audit;
-pub mod authentication;
-pub mod backends;
-pub mod caches;
-pub mod clients;
-pub mod compute;
-pub mod conversion;
+pub(crate) mod access;
+pub(crate) mod admission_policies;
+mod admission_steps;
+pub(crate) mod admission_webhooks;
+pub(crate) mod audit;
+pub(crate) mod authentication;
+pub(crate) mod backends;
+pub(crate) mod caches;
+pub(crate) mod clients;
+pub(crate) mod compute;
+pub(crate) mod conversion;
 mod derived;
-pub mod encryption;
+pub(crate) mod encryption;
+mod endpoint_slices;
 mod latencies;
-pub mod match_conditions;
-pub mod objects;
-pub mod port;
-pub mod process;
+pub(crate) mod match_conditions;
+pub(crate) mod objects;
+pub(crate) mod port;
+pub(crate) mod process;
 mod queue;
-pub mod requests;
-pub mod spans;
+pub(crate) mod request_parts;
+pub(crate) mod requests;
+pub(crate) mod spans;
 mod storage;
-pub mod timed;
+pub(crate) mod timed;
 mod watches;
 
-pub use latencies::Latencies;
-pub use queue::QueueMetrics;
-pub use storage::{Operation, StorageMetrics};
-pub use watches::WatchMetrics;
+pub(crate) use endpoint_slices::EndpointSliceMetrics;
+pub(crate) use latencies::{Latencies, short_duration};
+pub(crate) use queue::QueueMetrics;
+pub(crate) use storage::{Operation, StorageMetrics};
+pub(crate) use watches::WatchMetrics;
 
 use prometheus::{Encoder, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use crate::sync::Mutex;
 
 /// The metrics of one gateway. Clones refer to the same metrics.
 #[derive(Clone)]
@@ -51,6 +57,8 @@ pub struct Families {
     pub compute: compute::ComputeMetrics,
     /// `apiserver_current_inflight_requests{request_kind}`.
     pub inflight: IntGaugeVec,
+    /// `apiserver_current_inqueue_requests{request_kind}`.
+    pub inqueue: IntGaugeVec,
     /// The serving port.
     pub port: port::PortMetrics,
     /// `aggregator_unavailable_apiservice{name}`: 1 if unavailable.
@@ -59,6 +67,8 @@ pub struct Families {
     pub unavailable_apiservice_total: IntCounterVec,
     /// Backend certificates that a stricter client would reject.
     pub x509_warnings: X509Warnings,
+    /// Certificates of webhooks.
+    pub webhook_x509_warnings: X509Warnings,
     /// Aggregated documents, backends and their addresses.
     pub backends: Arc<backends::BackendMetrics>,
     /// Requests that this gateway makes itself.
@@ -91,8 +101,8 @@ pub struct Families {
     pub healthchecks_total: IntCounterVec,
     /// `apiserver_admission_controller_admission_duration_seconds{name,operation,rejected,type}`.
     pub admission_controller: HistogramVec,
-    /// `apiserver_admission_step_admission_duration_seconds{operation,rejected,type}`.
-    pub admission_step: HistogramVec,
+    /// Durations of the two phases of admission.
+    pub admission_step: admission_steps::AdmissionStepMetrics,
     /// `apiserver_requested_deprecated_apis{group,removed_release,resource,subresource,version}`.
     pub requested_deprecated_apis: IntGaugeVec,
     queues: queue::QueueFamilies,
@@ -101,13 +111,26 @@ pub struct Families {
     before_scrape: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
 }
 
-/// Defects of backend certificates, counted per TLS handshake.
+/// Defects of the certificates of servers of one kind, counted per TLS handshake.
 #[derive(Clone, Debug)]
 pub struct X509Warnings {
-    /// `apiserver_kube_aggregator_x509_missing_san_total`.
+    /// `…_x509_missing_san_total`.
     pub missing_san: IntCounter,
-    /// `apiserver_kube_aggregator_x509_insecure_sha1_total`.
+    /// `…_x509_insecure_sha1_total`.
     pub insecure_sha1: IntCounter,
+}
+
+impl X509Warnings {
+    fn new(r: &Registry, prefix: &str, servers: &str) -> Self {
+        let defect = |name, what| {
+            let help = format!("TLS handshakes with {servers} {what}.");
+            counter(r, &format!("{prefix}_x509_{name}_total"), &help)
+        };
+        Self {
+            missing_san: defect("missing_san", "whose certificate has no subject alternative name"),
+            insecure_sha1: defect("insecure_sha1", "that show a certificate signed over SHA-1"),
+        }
+    }
 }
 
 impl Telemetry {
@@ -124,6 +147,12 @@ impl Telemetry {
                 "Requests being served, by kind.",
                 &["request_kind"],
             ),
+            inqueue: int_gauges(
+                &r,
+                "apiserver_current_inqueue_requests",
+                "Requests waiting in queues of priority and fairness, by kind.",
+                &["request_kind"],
+            ),
             port: port::PortMetrics::new(&r, compute.clone()),
             unavailable_apiservice: int_gauges(
                 &r,
@@ -137,22 +166,8 @@ impl Telemetry {
                 "How often an APIService became unavailable, by name and reason.",
                 &["name", "reason"],
             ),
-            x509_warnings: X509Warnings {
-                missing_san: counters(
-                    &r,
-                    "apiserver_kube_aggregator_x509_missing_san_total",
-                    "TLS handshakes with backends whose certificate has no subject alternative name.",
-                    &[],
-                )
-                .with_label_values::<&str>(&[]),
-                insecure_sha1: counters(
-                    &r,
-                    "apiserver_kube_aggregator_x509_insecure_sha1_total",
-                    "TLS handshakes with backends that show a certificate signed over SHA-1.",
-                    &[],
-                )
-                .with_label_values::<&str>(&[]),
-            },
+            x509_warnings: X509Warnings::new(&r, "apiserver_kube_aggregator", "backends"),
+            webhook_x509_warnings: X509Warnings::new(&r, "apiserver_webhooks", "webhooks"),
             backends: Arc::new(backends::BackendMetrics::new(&r)),
             client_requests: clients::ClientRequestMetrics::new(&r),
             dispatched: counters(
@@ -215,13 +230,7 @@ impl Telemetry {
                 &["name", "operation", "rejected", "type"],
                 &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5],
             ),
-            admission_step: histograms(
-                &r,
-                "apiserver_admission_step_admission_duration_seconds",
-                "Seconds all admission plugins took, by operation, outcome and phase.",
-                &["operation", "rejected", "type"],
-                &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5],
-            ),
+            admission_step: admission_steps::AdmissionStepMetrics::new(&r),
             requested_deprecated_apis: int_gauges(
                 &r,
                 "apiserver_requested_deprecated_apis",
@@ -270,8 +279,8 @@ impl Telemetry {
         self.updates().push(Arc::new(update));
     }
 
-    fn updates(&self) -> std::sync::MutexGuard<'_, Vec<Arc<dyn Fn() + Send + Sync>>> {
-        (self.0.before_scrape.lock()).expect("no code panics while holding this lock")
+    fn updates(&self) -> crate::sync::MutexGuard<'_, Vec<Arc<dyn Fn() + Send + Sync>>> {
+        self.0.before_scrape.lock()
     }
 
     /// Renders all metrics in the text exposition format.
@@ -304,7 +313,7 @@ impl std::ops::Deref for Telemetry {
 }
 
 /// Content type of [`Telemetry::text`].
-pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+pub(crate) const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 fn render(registry: &Registry) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 << 10);
@@ -317,35 +326,35 @@ fn render(registry: &Registry) -> Vec<u8> {
 const VALID: &str = "the name and labels are literals, well-formed and registered once per registry";
 
 /// Registers a family of counters.
-pub fn counters(r: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+pub(crate) fn counters(r: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
     let family = IntCounterVec::new(Opts::new(name, help), labels).expect(VALID);
     r.register(Box::new(family.clone())).expect(VALID);
     family
 }
 
 /// Registers a counter without labels.
-pub fn counter(r: &Registry, name: &str, help: &str) -> IntCounter {
+pub(crate) fn counter(r: &Registry, name: &str, help: &str) -> IntCounter {
     let one = IntCounter::new(name, help).expect(VALID);
     r.register(Box::new(one.clone())).expect(VALID);
     one
 }
 
 /// Registers a family of gauges.
-pub fn int_gauges(r: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+pub(crate) fn int_gauges(r: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     let family = IntGaugeVec::new(Opts::new(name, help), labels).expect(VALID);
     r.register(Box::new(family.clone())).expect(VALID);
     family
 }
 
 /// Registers a family of floating-point gauges.
-pub fn gauges(r: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+pub(crate) fn gauges(r: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
     let family = GaugeVec::new(Opts::new(name, help), labels).expect(VALID);
     r.register(Box::new(family.clone())).expect(VALID);
     family
 }
 
 /// Registers a family of histograms.
-pub fn histograms(r: &Registry, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
+pub(crate) fn histograms(r: &Registry, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
     let opts = prometheus::HistogramOpts::new(name, help).buckets(buckets.to_vec());
     let family = HistogramVec::new(opts, labels).expect(VALID);
     r.register(Box::new(family.clone())).expect(VALID);

@@ -7,5 +7,5 @@
 mod connection;
 mod handshake;
 
-pub use connection::{Closed, Limits, Message, PING_INTERVAL, Receiver, Sender, WebSocket};
-pub use handshake::{Handshake, offered, requested};
+pub(crate) use connection::{Limits, Message, PING_INTERVAL, Receiver, Sender, WebSocket};
+pub(crate) use handshake::{Handshake, offered, requested};

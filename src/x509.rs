@@ -10,16 +10,17 @@
 mod certificate;
 mod der;
 mod name;
-pub mod pem;
+pub(crate) mod pem;
 mod request;
 #[cfg(test)]
 pub(crate) mod testing;
 mod version_one;
 
-pub use certificate::Draft;
+pub(crate) use certificate::Draft;
 pub use name::Name;
-pub use request::{AlternativeName, CertificateRequest};
-pub use version_one::VersionOne;
+pub(crate) use request::AlternativeName;
+pub use request::CertificateRequest;
+pub(crate) use version_one::VersionOne;
 
 /// Why the input was rejected; the text is returned to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

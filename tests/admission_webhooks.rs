@@ -1,151 +1,22 @@
 //! Admission webhooks of a gateway in this process, called over TLS at a server in this test: one that patches, refuses,
-//! hangs, dies, answers garbage, too much, a redirect, another UID, or a patch that does not apply.
+//! hangs, dies, answers garbage, too much, a redirect, another UID, or a patch that does not apply; what reviews say
+//! (`reviews`), and how the gateway finds and tells webhooks who it is (`identity`).
 
 #![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
 
+#[path = "admission_webhooks/identity.rs"]
+mod identity;
+#[path = "admission_webhooks/reviews.rs"]
+mod reviews;
 #[path = "admission_webhooks/server.rs"]
 mod server;
+#[path = "admission_webhooks/world.rs"]
+mod world;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use server::Server;
-use std::ffi::OsString;
 use std::time::{Duration, Instant};
-use torana::apimachinery::codec::json;
 use torana::apimachinery::value::Value;
-use torana::app::{self, Gateway};
-use torana::cli::{self, Command};
 use torana::json;
-use tower::ServiceExt as _;
-
-const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
-
-struct World {
-    gateway: Gateway,
-    server: Server,
-    _dir: tempfile::TempDir,
-}
-
-#[derive(Debug)]
-struct Answer {
-    code: u16,
-    body: Value,
-    warnings: Vec<String>,
-}
-
-impl World {
-    async fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let tokens = dir.path().join("tokens.csv");
-        std::fs::write(&tokens, "admintoken,admin,admin-uid,\"system:masters\"\n").unwrap();
-        let flags = [
-            "torana".to_owned(),
-            "serve".to_owned(),
-            "--secure-port=0".to_owned(),
-            "--bind-address=127.0.0.1".to_owned(),
-            format!("--token-auth-file={}", tokens.display()),
-            format!("--data-dir={}", dir.path().join("data").display()),
-        ];
-        let Command::Serve(options) = cli::parse(flags.into_iter().map(OsString::from)).unwrap() else {
-            panic!("these are flags of serve")
-        };
-        let world = Self {
-            gateway: app::start(options.complete().unwrap()).await.unwrap(),
-            server: Server::start(),
-            _dir: dir,
-        };
-        let limit = Instant::now() + Duration::from_secs(60);
-        while world.get("/readyz").await.code != 200 || world.get("/api/v1/namespaces/default").await.code != 200 {
-            assert!(Instant::now() < limit, "it is not ready after a minute");
-            tokio::task::yield_now().await;
-        }
-        world
-    }
-
-    async fn send(&self, method: &str, path: &str, body: &Value) -> Answer {
-        let media = if method == "PATCH" {
-            "application/merge-patch+json"
-        } else {
-            "application/json"
-        };
-        let body = if body.is_null() {
-            Bytes::new()
-        } else {
-            json::to_vec(body).into()
-        };
-        let request = http::Request::builder()
-            .method(method)
-            .uri(path)
-            .header("authorization", "Bearer admintoken")
-            .header("content-type", media)
-            .body(Full::new(body))
-            .unwrap();
-        let response = self.gateway.service().oneshot(request).await.unwrap();
-        let warnings = response.headers().get_all("warning").iter();
-        let warnings = warnings.map(|w| w.to_str().unwrap().to_owned()).collect();
-        let code = response.status().as_u16();
-        let body = response.into_body().collect(1 << 20).await.unwrap();
-        Answer {
-            code,
-            body: json::decode(&body).unwrap_or_default(),
-            warnings,
-        }
-    }
-
-    async fn get(&self, path: &str) -> Answer {
-        self.send("GET", path, &Value::Null).await
-    }
-
-    async fn create(&self, path: &str, object: &Value) -> Answer {
-        self.send("POST", path, object).await
-    }
-
-    /// A webhook that is served at this path and wants to see configmaps.
-    fn hook(&self, name: &str, path: &str) -> Value {
-        let url = format!("https://127.0.0.1:{}/{path}", self.server.port);
-        json!({"name": name, "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
-            "clientConfig": {"url": url, "caBundle": (self.server.bundle)},
-            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]})
-    }
-
-    async fn configure(&self, kind: Kind, name: &str, hooks: Vec<Value>) {
-        let configuration = json!({"metadata": {"name": name}, "webhooks": (Value::from(hooks))});
-        let created = self.create(&kind.path(), &configuration).await;
-        assert_eq!(created.code, 201, "{created:?}");
-    }
-
-    async fn remove(&self, kind: Kind, name: &str) {
-        let removed = self
-            .send("DELETE", &format!("{}/{name}", kind.path()), &Value::Null)
-            .await;
-        assert_eq!(removed.code, 200, "{removed:?}");
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Mutating,
-    Validating,
-}
-
-impl Kind {
-    fn path(self) -> String {
-        let plural = match self {
-            Self::Mutating => "mutatingwebhookconfigurations",
-            Self::Validating => "validatingwebhookconfigurations",
-        };
-        format!("/apis/admissionregistration.k8s.io/v1/{plural}")
-    }
-}
-
-fn configmap(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "v"}})
-}
-
-fn with(mut hook: Value, member: &str, value: impl Into<Value>) -> Value {
-    hook.set(&[member], value);
-    hook
-}
+use world::{CONFIGMAPS, Kind, World, configmap, with};
 
 /// What a client is told about a webhook that misbehaves in one way.
 struct Misbehaviour {

@@ -10,8 +10,8 @@ use support::Gateway;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use torana::apimachinery::Value;
-use torana::client::{Client, ClientConfig, ClientError};
 use torana::json;
+use torana::sdk::client::{Client, ClientConfig, ClientError};
 
 type Tls = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
 

@@ -1,6 +1,24 @@
 //! The control loops as an unmodified kubectl sees them.
 
+#[path = "controllers/aggregated.rs"]
+mod aggregated;
+#[path = "support/etcd.rs"]
+mod etcd_process;
+#[path = "controllers/gateways.rs"]
+mod gateways;
+#[path = "controllers/identities.rs"]
+mod identities;
+#[path = "controllers/interrupted.rs"]
+mod interrupted;
+#[path = "controllers/owners.rs"]
+mod owners;
+#[path = "controllers/ranges.rs"]
+mod ranges;
 mod support;
+#[path = "controllers/tokens.rs"]
+mod tokens;
+#[path = "controllers/volumes.rs"]
+mod volumes;
 
 use support::{Gateway, wait_for};
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use support::Gateway;
 use torana::apimachinery::Value;
-use torana::client::{Client, ClientConfig};
 use torana::json;
+use torana::sdk::client::{Client, ClientConfig};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const ROUNDS: u64 = 8;

@@ -16,6 +16,8 @@ mod dashboards;
 mod etcd_process;
 #[path = "deploy/manifests.rs"]
 mod manifests;
+#[path = "deploy/operations.rs"]
+mod operations;
 #[path = "deploy/prometheus.rs"]
 mod prometheus;
 #[path = "deploy/rules.rs"]

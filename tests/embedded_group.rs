@@ -11,11 +11,10 @@ use std::process::{Command as Program, Stdio};
 use std::time::Duration;
 use tokio::time::Instant;
 use torana::apimachinery::Value;
-use torana::app::{self, Gateway};
-use torana::cli::{self, Command};
-use torana::client::{Client, ClientConfig, ClientError};
-use torana::extensions::api_server::ApiGroup;
+use torana::gateway::{self, Command, CompletedOptions, Gateway, parse};
 use torana::json;
+use torana::sdk::ApiGroup;
+use torana::sdk::client::{Client, ClientConfig, ClientError};
 
 const NOTES: &str = "/apis/notes.example.com/v1/namespaces/default/notes";
 const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1.notes.example.com";
@@ -26,17 +25,19 @@ struct Served {
     dir: PathBuf,
 }
 
-fn options(dir: &Path, more: &[&str]) -> cli::CompletedOptions {
+fn options(dir: &Path, more: &[&str]) -> CompletedOptions {
     let data = format!("--data-dir={}", dir.join("data").display());
     let args = ["torana", "serve", "--secure-port=0", "--bind-address=127.0.0.1", &data];
-    match cli::parse(args.iter().chain(more).map(OsString::from)).unwrap() {
+    match parse(args.iter().chain(more).map(OsString::from)).unwrap() {
         Command::Serve(options) => options.complete().unwrap(),
         _ => panic!("these are flags of serve"),
     }
 }
 
 async fn serve(dir: &Path) -> Served {
-    let gateway = app::start_with(options(dir, &[]), vec![notes::group()]).await.unwrap();
+    let gateway = gateway::start_with(options(dir, &[]), vec![notes::group()])
+        .await
+        .unwrap();
     let client = Client::try_new(&ClientConfig::from_kubeconfig(gateway.kubeconfig()).unwrap()).unwrap();
     let served = Served {
         gateway,
@@ -302,9 +303,10 @@ async fn a_group_that_cannot_be_served_is_a_one_line_error() {
         ),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let Err(told) = app::start_with(options(dir.path(), &[]), groups).await else {
+        let Err(told) = gateway::start_with(options(dir.path(), &[]), groups).await else {
             panic!("served: {why}")
         };
+        let told = told.to_string();
         assert!(told.starts_with(why), "{told}");
     }
 }

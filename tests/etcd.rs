@@ -28,6 +28,8 @@ mod revocation_rounds;
 mod start;
 #[path = "etcd/tool.rs"]
 mod tool;
+#[path = "etcd/trust.rs"]
+mod trust;
 #[path = "security/wire.rs"]
 #[allow(dead_code, reason = "only the callers are used here")]
 mod wire;

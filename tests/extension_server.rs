@@ -11,11 +11,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::SystemTime;
 use torana::apimachinery::Value;
-use torana::authn::{BearerToken, TokenFile};
-use torana::authz::AlwaysAllow;
-use torana::client::{Client, ClientConfig, ClientError};
-use torana::extensions::api_server::{ApiServer, Port, Running};
-use torana::{json, pki};
+use torana::json;
+use torana::sdk::authn::{BearerToken, TokenFile};
+use torana::sdk::authz::AlwaysAllow;
+use torana::sdk::client::{Client, ClientConfig, ClientError};
+use torana::sdk::pki;
+use torana::sdk::{ApiServer, Port, Running};
 
 const GADGETS: &str = "/apis/gadgets.example.com/v1/namespaces/default/gadgets";
 const WORKSHOPS: &str = "/apis/gadgets.example.com/v1/workshops";
@@ -27,16 +28,21 @@ struct Served {
 }
 
 fn serve() -> Served {
+    serve_with(|_| ())
+}
+
+fn serve_with(prepare: impl FnOnce(&mut ApiServer)) -> Served {
     let dir = tempfile::tempdir().expect("a directory");
     let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let pair = pki::ensure_serving(&dir.path().join("pki"), &["localhost"], &[localhost], SystemTime::now())
         .expect("a certificate");
     let port = Port::bind((localhost, 0).into(), &pair, Vec::new()).expect("a port");
     let tokens = TokenFile::parse("tokens", "secret,jane,u1,dev").expect("a token file");
-    let server = ApiServer::builder(dir.path().join("store"))
+    let mut server = ApiServer::builder(dir.path().join("store"))
         .group_version(kinds::GROUP, kinds::VERSION, kinds::all())
         .build(Arc::new(BearerToken::new(Arc::new(tokens))), Arc::new(AlwaysAllow))
         .expect("the server is built");
+    prepare(&mut server);
     let config = ClientConfig {
         server: format!("https://{}", port.local_addr()),
         ca_pem: Some(std::fs::read(&pair.ca).expect("the CA")),
@@ -61,6 +67,20 @@ fn refusal(e: ClientError) -> (u16, String) {
         ClientError::Api(code, status) => (code.as_u16(), status.str_at(&["message"]).to_owned()),
         other => panic!("expected a refusal: {other}"),
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_waits_for_the_hooks() {
+    let (sender, ran) = std::sync::mpsc::channel();
+    let Served { running, .. } = serve_with(|server| {
+        server.before_shutdown("say", async move {
+            tokio::task::yield_now().await;
+            sender.send(()).expect("the test still runs");
+        });
+    });
+    assert!(ran.try_recv().is_err());
+    running.shut_down().await;
+    assert_eq!(ran.try_recv(), Ok(()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

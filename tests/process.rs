@@ -241,3 +241,77 @@ fn systemd_is_told_about_readiness_life_and_the_shutdown() {
     support::wait_for("the shutdown is announced", || receive().trim() == "STOPPING=1");
     assert_eq!(gateway.wait(Duration::from_secs(30)), Some(0), "{}", gateway.log());
 }
+
+/// The directory of certificates of a kube-apiserver. Its file is a CA bundle for clients, too, as there.
+#[test]
+fn the_certificate_directory_is_served_from() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let certificates = dir.path().join("certs");
+    let flag = format!("--cert-dir={}", certificates.display());
+    let data = dir.path().join("data");
+    let kubeconfig = data.join("admin.kubeconfig");
+    let served = || {
+        let _ = std::fs::remove_file(&kubeconfig);
+        let process = support::Process::spawn(
+            Command::new(env!("CARGO_BIN_EXE_torana"))
+                .args(["serve", "--bind-address=127.0.0.1", "--secure-port=0", &flag])
+                .arg(format!("--data-dir={}", data.display())),
+            dir.path().join("log"),
+        );
+        // With the CA of the kubeconfig.
+        let health = format!("--kubeconfig={}", kubeconfig.display());
+        support::wait_for("the gateway is ready", || torana(&["health", &health]).0 == Some(0));
+        let text = std::fs::read_to_string(&kubeconfig).expect("it is written");
+        let url = text.lines().find_map(|line| line.trim().strip_prefix("server: "));
+        let out = Command::new("curl")
+            .args(["-sS", "--cacert"])
+            .arg(certificates.join("apiserver.crt"))
+            .arg(format!("{}/livez", url.expect("it names the server").trim_matches('"')))
+            .output()
+            .expect("curl runs");
+        assert_eq!(out.stdout, b"ok", "{}", String::from_utf8_lossy(&out.stderr));
+        assert!(!data.join("pki/apiserver.crt").exists());
+        drop(process);
+    };
+    served();
+
+    // One's own certificate, which is served and trusted by the kubeconfig as it is.
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("names");
+    let certificate = params.self_signed(&key).expect("signed").pem();
+    std::fs::write(certificates.join("apiserver.crt"), &certificate).expect("written");
+    std::fs::write(certificates.join("apiserver.key"), key.serialize_pem()).expect("written");
+    served();
+    let kept = std::fs::read_to_string(certificates.join("apiserver.crt")).expect("it is there");
+    assert_eq!(kept, certificate);
+}
+
+#[test]
+fn a_certificate_verifies_service_account_tokens() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let params = rcgen::CertificateParams::new(vec!["service-accounts".to_owned()]).expect("names");
+    let (signing, verifying) = (dir.path().join("sa.key"), dir.path().join("sa.crt"));
+    std::fs::write(&signing, key.serialize_pem()).expect("written");
+    std::fs::write(&verifying, params.self_signed(&key).expect("signed").pem()).expect("written");
+    let g = Gateway::start_with(
+        dir.path(),
+        &[
+            &format!("--service-account-signing-key-file={}", signing.display()),
+            &format!("--service-account-key-file={}", verifying.display()),
+        ],
+    );
+    g.kubectl(&["create", "serviceaccount", "ci"]);
+    let token = g.kubectl(&["create", "token", "ci"]);
+    let out = Command::new("curl")
+        .args(["-sS", "--cacert"])
+        .arg(dir.path().join("data/pki/ca.crt"))
+        .args(["-H", &format!("Authorization: Bearer {}", token.trim())])
+        .arg(format!("{}/apis/authentication.k8s.io/v1/selfsubjectreviews", g.url()))
+        .args(["-H", "Content-Type: application/json", "-d"])
+        .arg(r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#)
+        .output()
+        .expect("curl runs");
+    let reviewed = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(reviewed.contains("system:serviceaccount:default:ci"), "{reviewed}");
+}

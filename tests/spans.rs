@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use torana::apimachinery::Value;
-use torana::cli::{self, Command};
-use torana::client::{Client, ClientConfig};
+use torana::gateway::{Command, parse};
 use torana::json;
-use torana::telemetry::spans::TARGET;
+use torana::sdk::client::{Client, ClientConfig};
+use torana::testing::telemetry::TARGET;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing_subscriber::Layer;
@@ -152,11 +152,11 @@ async fn a_proxied_get_and_a_create_are_traced_from_the_connection_down() {
     let data = dir.path().join("data");
     let flag = format!("--data-dir={}", data.display());
     let args = ["torana", "serve", "--secure-port=0", "--bind-address=127.0.0.1", &flag];
-    let options = match cli::parse(args.iter().map(OsString::from)).unwrap() {
+    let options = match parse(args.iter().map(OsString::from)).unwrap() {
         Command::Serve(options) => options.complete().unwrap(),
         _ => panic!("these are flags of serve"),
     };
-    let _gateway = torana::app::start(options).await.unwrap();
+    let _gateway = torana::gateway::start(options).await.unwrap();
     let config = ClientConfig::from_kubeconfig(&data.join("admin.kubeconfig")).unwrap();
     let client = Client::try_new(&config).unwrap();
     until_ok(&client, "/api/v1/namespaces/default").await;

@@ -11,15 +11,13 @@ use layers::REQUEST_ID;
 use std::ffi::OsString;
 use std::process::Command as Program;
 use std::time::{Duration, Instant};
-use torana::app::Gateway;
-use torana::cli::{self, Command};
-use torana::request::Response;
+use torana::gateway::{Command, CompletedOptions, Gateway, Response, parse};
 use tower::ServiceExt as _;
 
-fn options(dir: &std::path::Path) -> cli::CompletedOptions {
+fn options(dir: &std::path::Path) -> CompletedOptions {
     let data = format!("--data-dir={}", dir.join("data").display());
     let args = ["torana", "serve", "--secure-port=0", "--bind-address=127.0.0.1", &data];
-    match cli::parse(args.iter().map(OsString::from)).unwrap() {
+    match parse(args.iter().map(OsString::from)).unwrap() {
         Command::Serve(options) => options.complete().unwrap(),
         _ => panic!("these are flags of serve"),
     }

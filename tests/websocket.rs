@@ -224,16 +224,7 @@ fn other_protocols_and_declaring_nodes_get_the_kubelets_own_websocket() {
     assert!(said("v4.channel.k8s.io").contains(&asked));
     assert!(!said("v5.channel.k8s.io").contains(&asked));
     let declared = r#"{"status":{"declaredFeatures":["ExtendWebSocketsToKubelet"]}}"#;
-    let patch = [
-        "patch",
-        "node",
-        "worker",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        declared,
-    ];
-    g.kubectl(&patch);
+    kubelet::patch_status(&g, declared);
     assert!(said("v5.channel.k8s.io").contains(&asked));
 }
 

@@ -4,7 +4,7 @@ mod notes;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use torana::cli::{self, Command, CompletedOptions};
+use torana::gateway::{self, Command, CompletedOptions, parse};
 
 fn main() -> ExitCode {
     match options().and_then(serve) {
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
 /// Parses the flags of `torana serve`.
 fn options() -> Result<CompletedOptions, String> {
     let words = ["embedded-group", "serve"].map(OsString::from);
-    match cli::parse(words.into_iter().chain(std::env::args_os().skip(1))) {
+    match parse(words.into_iter().chain(std::env::args_os().skip(1))) {
         Ok(Command::Serve(options)) => options.complete().map_err(|e| e.to_string()),
         Ok(Command::Print(text)) => {
             print!("{text}");
@@ -33,12 +33,13 @@ fn options() -> Result<CompletedOptions, String> {
 fn serve(options: CompletedOptions) -> Result<(), String> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
-        .with_env_filter(options.logging.filter())
+        .with_env_filter(options.log_filter())
         .init();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_stack_size(8 << 20)
         .build()
         .map_err(|e| format!("cannot start the runtime: {e}"))?;
-    runtime.block_on(torana::app::run_with(options, vec![notes::group()]))
+    let ended = runtime.block_on(gateway::run_with(options, vec![notes::group()]));
+    ended.map_err(|e| e.to_string())
 }

@@ -1,17 +1,17 @@
 //! The API group: its kind, its schema, and the rules that the schema cannot express.
 
 use torana::apimachinery::{ErrorList, FieldError, FieldPath, Value};
-use torana::extensions::api_server::{ApiGroup, Kind};
 use torana::json;
-use torana::registry::Strategy;
+use torana::sdk::Strategy;
+use torana::sdk::{ApiGroup, Kind};
 
 /// The API group's name.
-pub const GROUP: &str = "notes.example.com";
-pub const VERSION: &str = "v1";
+pub(crate) const GROUP: &str = "notes.example.com";
+pub(crate) const VERSION: &str = "v1";
 
 /// The group to serve besides the built-in ones. An extension server can serve the same value:
 /// `ApiServer::builder(dir).group(notes::group())`.
-pub fn group() -> ApiGroup {
+pub(crate) fn group() -> ApiGroup {
     let schema = json!({
         "description": "Note is a few words that somebody wants to keep.",
         "type": "object",

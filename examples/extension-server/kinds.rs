@@ -2,16 +2,16 @@
 
 use crate::polish::Polishing;
 use torana::apimachinery::{ErrorList, FieldError, FieldPath, Value};
-use torana::extensions::api_server::Kind;
 use torana::json;
-use torana::registry::{Strategy, Verbs};
+use torana::sdk::Kind;
+use torana::sdk::{Strategy, Verbs};
 
 /// The API group.
-pub const GROUP: &str = "gadgets.example.com";
-pub const VERSION: &str = "v1";
+pub(crate) const GROUP: &str = "gadgets.example.com";
+pub(crate) const VERSION: &str = "v1";
 
 /// All kinds of this server.
-pub fn all() -> Vec<Kind> {
+pub(crate) fn all() -> Vec<Kind> {
     vec![gadget(), workshop()]
 }
 

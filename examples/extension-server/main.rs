@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
-use torana::client::{Client, ClientConfig};
-use torana::extensions::api_server::{ApiServer, Port, Running};
-use torana::tasks::TaskGroup;
-use torana::{authn, authz, pki};
+use torana::sdk::TaskGroup;
+use torana::sdk::client::{Client, ClientConfig};
+use torana::sdk::{ApiServer, Port, Running};
+use torana::sdk::{authn, authz, pki};
 
 /// Maximum time to wait for the gateway to become ready.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -89,9 +89,9 @@ async fn run(options: Options) -> Result<(), String> {
 /// Connects to the gateway, starts the server, and prints the READY line.
 async fn start(options: &Options, tasks: &TaskGroup, running: &mut Option<Running>) -> Result<(), String> {
     let gateway = connect(&options.kubeconfig).await?;
-    let callers = authn::delegated::Delegated::start(gateway.clone(), tasks, PATIENCE).await;
+    let callers = authn::Delegated::start(gateway.clone(), tasks, PATIENCE).await;
     let callers = callers.map_err(|e| e.to_string())?;
-    let access = authz::delegated::Delegated::recommended(gateway.clone());
+    let access = authz::Delegated::recommended(gateway.clone());
 
     let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let names = [register::SERVICE_NAME, "localhost"];
@@ -101,11 +101,13 @@ async fn start(options: &Options, tasks: &TaskGroup, running: &mut Option<Runnin
         (localhost, options.secure_port).into(),
         &certificate,
         callers.client_cas(),
-    )?;
+    )
+    .map_err(|e| e.to_string())?;
     let address = port.local_addr();
     let server = ApiServer::builder(options.data_dir.join("store"))
         .group_version(kinds::GROUP, kinds::VERSION, kinds::all())
-        .build(callers, Arc::new(access))?;
+        .build(callers, Arc::new(access))
+        .map_err(|e| e.to_string())?;
     *running = Some(server.open(port));
 
     if options.register {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use torana::apimachinery::status::Result;
 use torana::apimachinery::{FieldError, FieldPath, ObjectView, Status, Value};
 use torana::json;
-use torana::registry::resource::SubresourceHandler;
-use torana::registry::{Context, Store};
+use torana::sdk::SubresourceHandler;
+use torana::sdk::{Context, Store};
 
 /// The subresource handler; works on the store of gadgets.
-pub struct Polishing(Arc<Store>);
+pub(crate) struct Polishing(Arc<Store>);
 
 impl Polishing {
     /// A handler for this store.
-    pub fn new(gadgets: Arc<Store>) -> Self {
+    pub(crate) fn new(gadgets: Arc<Store>) -> Self {
         Self(gadgets)
     }
 }

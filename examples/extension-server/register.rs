@@ -5,18 +5,18 @@ use base64::Engine;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use torana::apimachinery::Value;
-use torana::client::{Client, ClientError};
 use torana::json;
+use torana::sdk::client::{Client, ClientError};
 
 /// The name that the gateway expects in this server's certificate.
-pub const SERVICE_NAME: &str = "gadgets.gadgets-system.svc";
+pub(crate) const SERVICE_NAME: &str = "gadgets.gadgets-system.svc";
 /// The APIService's name.
-pub const API_SERVICE: &str = "v1.gadgets.example.com";
+pub(crate) const API_SERVICE: &str = "v1.gadgets.example.com";
 
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
 /// Creates the objects and waits until the gateway reports the APIService as available.
-pub async fn register(gateway: &Client, port: u16, ca: &[u8]) -> Result<(), String> {
+pub(crate) async fn register(gateway: &Client, port: u16, ca: &[u8]) -> Result<(), String> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gadgets-system"}});
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "gadgets", "namespace": "gadgets-system"},

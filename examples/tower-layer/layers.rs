@@ -4,17 +4,17 @@ use futures_util::future::{FutureExt as _, Map};
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use http::{Request, Response};
 use std::task::{Context, Poll};
-use torana::app::GatewayBuilder;
+use torana::gateway::GatewayBuilder;
 use tower::{Layer, Service, ServiceBuilder};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::trace::TraceLayer;
 use tracing::Span;
 
 /// The header with the request's id, in the request and in its response.
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Puts the layers around a gateway. In a `ServiceBuilder` the first layer is the outermost.
-pub fn around(gateway: GatewayBuilder) -> GatewayBuilder {
+pub(crate) fn around(gateway: GatewayBuilder) -> GatewayBuilder {
     gateway.layer(
         ServiceBuilder::new()
             // Log lines and debug output show `Sensitive` in the place of a token.
@@ -32,7 +32,7 @@ fn span<B>(request: &Request<B>) -> Span {
 
 /// Gives each request an id: the client's own if it is reasonable, otherwise a new one.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestIdLayer;
+pub(crate) struct RequestIdLayer;
 
 impl<S> Layer<S> for RequestIdLayer {
     type Service = RequestId<S>;
@@ -44,7 +44,7 @@ impl<S> Layer<S> for RequestIdLayer {
 
 /// The service of [`RequestIdLayer`].
 #[derive(Clone, Debug)]
-pub struct RequestId<S>(S);
+pub(crate) struct RequestId<S>(S);
 
 impl<S, B, R> Service<Request<B>> for RequestId<S>
 where

@@ -4,8 +4,7 @@ mod layers;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use torana::app::Gateway;
-use torana::cli::{self, Command, CompletedOptions};
+use torana::gateway::{Command, CompletedOptions, Gateway, parse};
 
 fn main() -> ExitCode {
     match options().and_then(serve) {
@@ -20,7 +19,7 @@ fn main() -> ExitCode {
 /// Parses the flags of `torana serve`.
 fn options() -> Result<CompletedOptions, String> {
     let words = ["tower-layer", "serve"].map(OsString::from);
-    match cli::parse(words.into_iter().chain(std::env::args_os().skip(1))) {
+    match parse(words.into_iter().chain(std::env::args_os().skip(1))) {
         Ok(Command::Serve(options)) => options.complete().map_err(|e| e.to_string()),
         Ok(Command::Print(text)) => {
             print!("{text}");
@@ -38,5 +37,6 @@ fn serve(options: CompletedOptions) -> Result<(), String> {
         .thread_stack_size(8 << 20)
         .build()
         .map_err(|e| format!("cannot start the runtime: {e}"))?;
-    runtime.block_on(layers::around(Gateway::builder(options)).run())
+    let ended = runtime.block_on(layers::around(Gateway::builder(options)).run());
+    ended.map_err(|e| e.to_string())
 }

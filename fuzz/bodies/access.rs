@@ -5,22 +5,19 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue};
 use torana::apimachinery::codec::json;
-use torana::authn::{RequestHeaderNames, request_header, x509};
-use torana::authz::abac::Abac;
-use torana::authz::config;
-use torana::authz::impersonation::{is_impersonation_header, requested_identity};
-use torana::authz::rbac::PolicyRule;
-use torana::x509::{CertificateRequest, Name};
+use torana::testing::authn::{self, RequestHeaderNames};
+use torana::testing::authz::{self, Abac, PolicyRule, is_impersonation_header, requested_identity};
+use torana::testing::x509::{CertificateRequest, Name};
 
 /// The file is accepted, or refused with a message.
-pub fn configuration(data: &[u8]) {
-    if let Err(e) = config::parse(data) {
+pub(crate) fn configuration(data: &[u8]) {
+    if let Err(e) = authz::parse(data) {
         assert!(!e.is_empty());
     }
 }
 
 /// A policy file is accepted, or refused with a message that names a line.
-pub fn abac(data: &[u8]) {
+pub(crate) fn abac(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data)
         && let Err(e) = Abac::parse(text)
     {
@@ -43,7 +40,7 @@ fn headers(data: &[u8]) -> HeaderMap {
 }
 
 /// An impersonated user has a name; impersonation without a user name is refused.
-pub fn impersonation(data: &[u8]) {
+pub(crate) fn impersonation(data: &[u8]) {
     let headers = headers(data);
     let said = headers.keys().any(|n| is_impersonation_header(n.as_str()));
     match requested_identity(&headers) {
@@ -54,9 +51,9 @@ pub fn impersonation(data: &[u8]) {
 }
 
 /// A front proxy's user has a name, and its groups are those in the headers and `system:authenticated`.
-pub fn request_headers(data: &[u8]) {
+pub(crate) fn request_headers(data: &[u8]) {
     let headers = headers(data);
-    let Some(user) = request_header::stated(&RequestHeaderNames::standard(), &headers) else {
+    let Some(user) = authn::stated(&RequestHeaderNames::standard(), &headers) else {
         return;
     };
     assert!(!user.name.is_empty());
@@ -77,7 +74,7 @@ t5ah4K7zJBWdZozlW66DqkAk+oapFWi1Do/OfodQ==";
 
 /// A client certificate yields exactly the name and groups that it contains, or is refused with a message. The input
 /// is tried as the whole certificate, and as a replacement for a part of a valid one.
-pub fn client_certificate(data: &[u8]) {
+pub(crate) fn client_certificate(data: &[u8]) {
     let whole = STANDARD.decode(CERTIFICATE).expect("it is base64");
     let at = data.first().map_or(0, |b| usize::from(*b) * whole.len() / 256);
     let rest = data.get(1..).unwrap_or_default();
@@ -87,7 +84,7 @@ pub fn client_certificate(data: &[u8]) {
         .copied()
         .collect();
     for der in [data, &whole, &patched] {
-        match x509::user_of(&der.to_vec().into()) {
+        match authn::user_of(&der.to_vec().into()) {
             Ok(Some(user)) => {
                 assert!(!user.name.is_empty() && user.groups.iter().any(|g| g.starts_with("system:")));
                 let holds = |text: &str| der.windows(text.len()).any(|w| w == text.as_bytes());
@@ -96,8 +93,8 @@ pub fn client_certificate(data: &[u8]) {
             Ok(None) => {}
             Err(refused) => assert!(!refused.0.is_empty()),
         }
-        let named = !x509::common_name(&der.to_vec().into()).is_empty();
-        assert!(named || !matches!(x509::user_of(&der.to_vec().into()), Ok(Some(_))));
+        let named = !authn::common_name(&der.to_vec().into()).is_empty();
+        assert!(named || !matches!(authn::user_of(&der.to_vec().into()), Ok(Some(_))));
     }
 }
 
@@ -111,7 +108,7 @@ YS5leGFtcGxlLmNvbYcECgAAATAKBggqhkjOPQQDAgNJADBGAiEA7b+IfRl33thBbThEC0y7+9H5Daox
 /// A certificate signing request is accepted, or refused with a message. Accepted values occur literally in the
 /// request, and changing any byte invalidates the signature. The input is tried as the whole text, and as a
 /// replacement for a part of a valid request.
-pub fn signing_request(data: &[u8]) {
+pub(crate) fn signing_request(data: &[u8]) {
     let whole = STANDARD.decode(REQUEST).expect("it is base64");
     let at = data.first().map_or(0, |b| usize::from(*b) * whole.len() / 256);
     let rest = data.get(1..).unwrap_or_default();
@@ -159,7 +156,7 @@ fn tlv(tag: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// A rule survives a round trip.
-pub fn rule(data: &[u8]) {
+pub(crate) fn rule(data: &[u8]) {
     if let Ok(v) = json::decode(data) {
         let rule = PolicyRule::parse(&v);
         assert_eq!(PolicyRule::parse(&rule.to_value()), rule);

@@ -2,16 +2,14 @@
 
 use bytes::BytesMut;
 use std::collections::BTreeMap;
-use torana::aggregator::discovery::{from_resource_list, versions};
-use torana::aggregator::documents::{Documents, PublishedKind, bounds};
-use torana::aggregator::openapi::{filter, merge, v3_of};
 use torana::apimachinery::codec::json;
 use torana::apimachinery::value::Value;
 use torana::json;
-use torana::proxy::html::Page;
-use torana::proxy::links::Links;
-use torana::proxy::spdy::{Decoder, Frame, Malformed, PIECE};
-use torana::proxy::target;
+use torana::testing::aggregator::{
+    Documents, PublishedKind, bounds, filter, from_resource_list, merge, v3_of, versions,
+};
+use torana::testing::proxy::spdy::{Decoder, Frame, Malformed, PIECE};
+use torana::testing::proxy::{Links, Page, target};
 
 fn rewritten<'a>(links: Links, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let (mut page, mut out) = (Page::new(links), Vec::new());
@@ -23,7 +21,7 @@ fn rewritten<'a>(links: Links, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u8
 }
 
 /// A kubelet's frames are the same in any portions, and no piece of data is larger than promised.
-pub fn spdy(data: &[u8]) {
+pub(crate) fn spdy(data: &[u8]) {
     let decoded = |size: usize| {
         let (mut decoder, mut input) = (Decoder::default(), BytesMut::new());
         let mut streams: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
@@ -42,7 +40,7 @@ pub fn spdy(data: &[u8]) {
 }
 
 /// Rewriting a page does not depend on how it is split into chunks; a page without links to the backend loses no text.
-pub fn html(data: &[u8]) {
+pub(crate) fn html(data: &[u8]) {
     for links in [
         Links::to_backend("b:443"),
         Links::below("/api/v1/nodes/n/proxy", &["b:443", ""]),
@@ -62,7 +60,7 @@ pub fn html(data: &[u8]) {
 }
 
 /// A rewritten link to the backend points to this server.
-pub fn link(data: &[u8]) {
+pub(crate) fn link(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let links = Links::below("/proxied", &["b:443"]);
     if let Some(once) = links.rewritten(text) {
@@ -75,12 +73,13 @@ pub fn link(data: &[u8]) {
 fn published(what: PublishedKind, data: &[u8]) -> Option<Value> {
     let documents = Documents::default();
     let parsed = documents.parse(what, data).ok()?;
-    assert_eq!(documents.parse(what, &json::to_vec(&parsed)).as_ref(), Ok(&parsed));
+    let again = documents.parse(what, &json::to_vec(&parsed));
+    assert_eq!(again.expect("it was parsed before"), parsed);
     Some(parsed)
 }
 
 /// Any discovery document is converted to entries without panicking.
-pub fn discovery(data: &[u8]) {
+pub(crate) fn discovery(data: &[u8]) {
     if let Some(document) = published(PublishedKind::Groups, data) {
         let _ = bounds::groups(&document);
         for entry in versions(document).values() {
@@ -96,7 +95,7 @@ pub fn discovery(data: &[u8]) {
 }
 
 /// Documents are filtered, merged and converted; the paths of the kept ones remain.
-pub fn openapi(data: &[u8]) {
+pub(crate) fn openapi(data: &[u8]) {
     published(PublishedKind::OpenApiV3, data);
     published(PublishedKind::OpenApiV3Index, data);
     let Some(document) = published(PublishedKind::OpenApiV2, data) else {
@@ -115,7 +114,7 @@ pub fn openapi(data: &[u8]) {
 }
 
 /// Annotations yield a backend, or the error names the wrong annotation.
-pub fn annotations(data: &[u8]) {
+pub(crate) fn annotations(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut annotations = json!({});
     for line in text.lines() {
@@ -133,8 +132,8 @@ pub fn annotations(data: &[u8]) {
 
 /// What a conversion webhook answers. An accepted object keeps its identity, and metadata other than labels and
 /// annotations.
-pub fn conversion(data: &[u8]) {
-    use torana::extensions::conversion::review::{Version, accept, converted_objects};
+pub(crate) fn conversion(data: &[u8]) {
+    use torana::testing::conversion::{Version, accept, converted_objects};
     for version in [Version::V1, Version::V1Beta1] {
         let original = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "a", "uid": "u",
             "finalizers": ["f"], "labels": {"l": "1"}}});
@@ -156,8 +155,8 @@ pub fn conversion(data: &[u8]) {
 
 /// What an admission webhook answers. A validating webhook never gets a patch through, and one without a known UID is refused in
 /// v1.
-pub fn admission(data: &[u8]) {
-    use torana::admission::webhook::review::{Version, answer};
+pub(crate) fn admission(data: &[u8]) {
+    use torana::testing::admission::{Version, answer};
     for version in [Version::V1, Version::V1Beta1] {
         if let Ok(validating) = answer(version, "u", false, data) {
             assert!(validating.patch.is_empty());

@@ -12,16 +12,14 @@ use torana::apimachinery::jsonpath::JsonPath;
 use torana::apimachinery::object::ObjectView;
 use torana::apimachinery::patch::strategic;
 use torana::apimachinery::value::Value;
-use torana::audit::Policy;
-use torana::authn::TokenFile;
-use torana::authn::jwt::{PublicKey, Token, seconds, unverified_claims};
-use torana::authn::oidc::Configuration;
-use torana::authn::request_header::unescape_key;
-use torana::endpoints::negotiate::clauses;
-use torana::extensions::schema::StructuralSchema;
-use torana::pki::certs::CaPool;
-use torana::request::RequestInfo;
-use torana::storage::continue_token;
+use torana::sdk::authn::TokenFile;
+use torana::testing::audit::Policy;
+use torana::testing::authn::{Configuration, PublicKey, Token, seconds, unescape_key, unverified_claims};
+use torana::testing::endpoints::clauses;
+use torana::testing::pki::CaPool;
+use torana::testing::request::RequestInfo;
+use torana::testing::schema::StructuralSchema;
+use torana::testing::storage;
 
 fn service() -> Value {
     torana::json!({"metadata": {"name": "a", "finalizers": ["a", "b"], "labels": {"l": "1"}},
@@ -29,7 +27,7 @@ fn service() -> Value {
 }
 
 /// A policy decides about any request, or is refused with a line number.
-pub fn audit_policy(data: &[u8]) {
+pub(crate) fn audit_policy(data: &[u8]) {
     match Policy::parse(data) {
         Ok(policy) => {
             let info = RequestInfo {
@@ -46,7 +44,7 @@ pub fn audit_policy(data: &[u8]) {
 }
 
 /// A strategic patch applies or is refused.
-pub fn strategic_patch(data: &[u8]) {
+pub(crate) fn strategic_patch(data: &[u8]) {
     let def = api::by_gvk("", "v1", "Service").expect("the table has it");
     if let Ok((patch, _)) = strategic::decode(data) {
         let mut doc = service();
@@ -55,7 +53,7 @@ pub fn strategic_patch(data: &[u8]) {
 }
 
 /// Normalising is idempotent: the second time it finds and changes nothing. Also computes managed fields.
-pub fn object(data: &[u8]) {
+pub(crate) fn object(data: &[u8]) {
     let Ok(mut v) = json::decode(data) else { return };
     let kind = v.gvk();
     let Some(def) = api::by_gvk(&kind.group, &kind.version, &kind.kind) else {
@@ -81,7 +79,7 @@ fn writer() -> Writer<'static> {
 }
 
 /// Applying a configuration a second time changes nothing.
-pub fn apply(data: &[u8]) {
+pub(crate) fn apply(data: &[u8]) {
     let def = api::by_gvk("", "v1", "ConfigMap").expect("the table has it");
     let Ok(config) = json::decode(data) else { return };
     let reset = FieldSet::new();
@@ -101,7 +99,7 @@ pub fn apply(data: &[u8]) {
 
 /// Any schema compiles unless it exceeds a limit, and one that is accepted compiles. Either can prune, default and
 /// validate any object, and doing the first two again changes nothing.
-pub fn structural_schema(data: &[u8]) {
+pub(crate) fn structural_schema(data: &[u8]) {
     let Ok(v) = json::decode(data) else { return };
     let accepted = StructuralSchema::parse(&v).is_ok();
     let Ok(schema) = StructuralSchema::compile(&v) else {
@@ -127,19 +125,19 @@ pub fn structural_schema(data: &[u8]) {
 }
 
 /// A decoded token encodes to one that decodes to the same value.
-pub fn continue_token(data: &[u8]) {
+pub(crate) fn continue_token(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Ok(token) = continue_token::decode(text, "ns/") {
+    if let Ok(token) = storage::decode(text, "ns/") {
         assert_eq!(
-            continue_token::decode(&continue_token::encode(&token, "ns/"), "ns/").as_ref(),
+            storage::decode(&storage::encode(&token, "ns/"), "ns/").as_ref(),
             Ok(&token)
         );
     }
 }
 
 /// Any target accepted by the HTTP layer can be parsed, and canonicalising is idempotent.
-pub fn request_target(data: &[u8]) {
-    use torana::proxy::url::{canonical_path_and_query, cleaned_path};
+pub(crate) fn request_target(data: &[u8]) {
+    use torana::testing::proxy::{canonical_path_and_query, cleaned_path};
     let Ok(uri) = http::Uri::try_from(data) else { return };
     let _ = RequestInfo::resolve(&http::Method::GET, &uri);
     cleaned_path(uri.path());
@@ -154,7 +152,7 @@ pub fn request_target(data: &[u8]) {
 }
 
 /// Any header value is parsed into clauses without a panic.
-pub fn accept(data: &[u8]) {
+pub(crate) fn accept(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for clause in clauses(text) {
         clause.takes("application/json");
@@ -163,13 +161,13 @@ pub fn accept(data: &[u8]) {
 }
 
 /// A token file is accepted, or refused with its line.
-pub fn token_file(data: &[u8]) {
+pub(crate) fn token_file(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = TokenFile::parse("tokens.csv", text);
 }
 
 /// No input verifies as a token under a key that did not sign it.
-pub fn jwt(data: &[u8]) {
+pub(crate) fn jwt(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = unverified_claims(text);
     if let Ok(token) = Token::parse(text) {
@@ -189,7 +187,7 @@ A/fFPLBcf514yl/VSJbhezPODXpUraEQNv2BHv7zylObKcvrNk5RAkU1kQ==
 ";
 
 /// Key sets of identity providers, and PEM files with keys.
-pub fn keys(data: &[u8]) {
+pub(crate) fn keys(data: &[u8]) {
     if let Ok(v) = json::decode(data)
         && let Ok(Some(key)) = PublicKey::from_jwk(&v)
     {
@@ -200,7 +198,7 @@ pub fn keys(data: &[u8]) {
 }
 
 /// `AuthenticationConfiguration` files: an accepted issuer has an https URL and an audience.
-pub fn authentication_config(data: &[u8]) {
+pub(crate) fn authentication_config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(config) = Configuration::parse(text, &["https://kubernetes".to_owned()]) {
         for issuer in config.issuers {
@@ -210,18 +208,18 @@ pub fn authentication_config(data: &[u8]) {
 }
 
 /// Keys of extra headers.
-pub fn extra_key(data: &[u8]) {
+pub(crate) fn extra_key(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     unescape_key(text);
 }
 
 /// CA bundles of untrusted objects.
-pub fn certificates(data: &[u8]) {
+pub(crate) fn certificates(data: &[u8]) {
     let _ = CaPool::from_pem(data.to_vec());
 }
 
 /// A path is refused with a message, or leads to the same values in an object and in the parts of it that the path reads.
-pub fn json_path(data: &[u8]) {
+pub(crate) fn json_path(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let path = match JsonPath::parse(text) {
         Ok(path) => path,

@@ -158,7 +158,7 @@ fn pod() -> Value {
 }
 
 /// Every patch directive in every place: the patch applies or is refused.
-pub fn patch_directives(data: &[u8]) {
+pub(crate) fn patch_directives(data: &[u8]) {
     let Value::Object(patch) = Choices::new(data).object(DIRECTIVES, WORDS, 0) else {
         return;
     };
@@ -191,7 +191,7 @@ fn entry(c: &mut Choices<'_>) -> Value {
 }
 
 /// A decoded field set encodes to one that decodes to the same set.
-pub fn field_set(data: &[u8]) {
+pub(crate) fn field_set(data: &[u8]) {
     let mut c = Choices::new(data);
     let chosen = c.tree(ELEMENTS, WORDS, 0);
     for v in [json::decode(data).unwrap_or_default(), chosen, elements(&mut c, 0)] {
@@ -207,7 +207,7 @@ pub fn field_set(data: &[u8]) {
 
 /// Arbitrary managed fields: updates and applies succeed or fail with a status, and after a forced apply the same
 /// apply changes nothing.
-pub fn hostile_managers(data: &[u8]) {
+pub(crate) fn hostile_managers(data: &[u8]) {
     let mut c = Choices::new(data);
     let managers = (0..c.below(13)).map(|_| entry(&mut c)).collect::<Vec<_>>();
     let mut live = pod();
@@ -261,7 +261,7 @@ pub fn hostile_managers(data: &[u8]) {
 }
 
 /// A tree of any shape through the codecs, and as a patch of each type.
-pub fn any_tree(data: &[u8]) {
+pub(crate) fn any_tree(data: &[u8]) {
     const KEYS: &[&str] = &[
         "op", "path", "from", "value", "a", "~1", "-", "yes", "1", "<<", "&a", "",
     ];

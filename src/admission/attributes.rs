@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// The operation of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// Creation of an object.
     Create,
     /// Update or patch of an existing object.
@@ -23,7 +23,7 @@ pub enum Operation {
 
 impl Operation {
     /// The name used in AdmissionReviews and webhook rules.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
             Self::Update => "UPDATE",
@@ -35,8 +35,7 @@ impl Operation {
 
 /// The attributes of a write, as upstream's `admission.Attributes`.
 #[derive(Clone, Debug)]
-pub struct Attributes {
-    /// The operation.
+pub(crate) struct Attributes {
     pub operation: Operation,
     /// Kind of the object in the request (for the subresource `scale`: Scale).
     pub kind: GroupVersionKind,
@@ -68,7 +67,7 @@ pub struct Attributes {
 
 impl Attributes {
     /// The time until the request ends.
-    pub fn time_left(&self) -> Option<Duration> {
+    pub(crate) fn time_left(&self) -> Option<Duration> {
         Some(self.deadline?.saturating_duration_since(Instant::now()))
     }
 
@@ -76,7 +75,7 @@ impl Attributes {
     ///
     /// # Errors
     /// 504.
-    pub fn in_time(&self) -> Result<()> {
+    pub(crate) fn in_time(&self) -> Result<()> {
         match self.time_left() {
             Some(Duration::ZERO) => Err(Status::timeout("request did not complete within requested timeout", 0)),
             _ => Ok(()),
@@ -84,17 +83,17 @@ impl Attributes {
     }
 
     /// True for this resource and its subresources.
-    pub fn is_for(&self, group: &str, resource: &str) -> bool {
+    pub(crate) fn is_for(&self, group: &str, resource: &str) -> bool {
         self.resource.resource == resource && self.resource.group == group
     }
 
     /// True for this resource, but not for its subresources.
-    pub fn is(&self, group: &str, resource: &str) -> bool {
+    pub(crate) fn is(&self, group: &str, resource: &str) -> bool {
         self.subresource.is_empty() && self.is_for(group, resource)
     }
 
     /// The namespace that webhooks and policies are shown: of a namespace, its own name.
-    pub fn request_namespace(&self) -> &str {
+    pub(crate) fn request_namespace(&self) -> &str {
         match self.namespace.is_empty() && self.is_for("", "namespaces") {
             true => &self.name,
             false => &self.namespace,
@@ -102,7 +101,7 @@ impl Attributes {
     }
 
     /// True for the creation of a pod, not of a subresource such as `binding`.
-    pub fn is_new_pod(&self) -> bool {
+    pub(crate) fn is_new_pod(&self) -> bool {
         self.operation == Operation::Create && self.is("", "pods")
     }
 }

@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use std::sync::Arc;
 
 /// A list of plugins, in upstream's recommended order.
-pub struct Chain(Vec<Arc<dyn Admission>>);
+pub(crate) struct Chain(Vec<Arc<dyn Admission>>);
 
 impl Chain {
     /// A chain that calls `plugins` in this order.
-    pub fn new(plugins: Vec<Arc<dyn Admission>>) -> Self {
+    pub(crate) fn new(plugins: Vec<Arc<dyn Admission>>) -> Self {
         Self(plugins)
     }
 }

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 /// The configuration objects by plugin. The default value has none.
 #[derive(Clone, Debug, Default)]
-pub struct Configuration(Vec<(String, Value)>);
+pub(crate) struct Configuration(Vec<(String, Value)>);
 
 /// The schema of a plugin's configuration object.
 #[derive(Clone, Copy, Debug)]
-pub struct ConfigSchema {
+pub(crate) struct ConfigSchema {
     /// Accepted `apiVersion`s.
     pub versions: &'static [&'static str],
     /// Its `kind`.
@@ -28,7 +28,7 @@ const OUTER: ConfigSchema = ConfigSchema {
 };
 
 /// Reads a file; injectable for tests.
-pub type Read<'a> = &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>;
+pub(crate) type Read<'a> = &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>;
 
 fn document(path: &Path, read: Read<'_>) -> Result<Value, String> {
     let at = path.display();
@@ -45,7 +45,7 @@ impl Configuration {
     ///
     /// # Errors
     /// A one-line message with the file at fault.
-    pub fn read(path: &Path, read: Read<'_>) -> Result<Self, String> {
+    pub(crate) fn read(path: &Path, read: Read<'_>) -> Result<Self, String> {
         let value = document(path, read)?;
         let at = path.display();
         let untyped = value.api_version().is_empty() && ObjectView::kind(&value).is_empty();
@@ -85,7 +85,7 @@ impl Configuration {
     }
 
     /// The configuration of a plugin, unchecked.
-    pub fn of(&self, plugin: &str) -> Option<&Value> {
+    pub(crate) fn of(&self, plugin: &str) -> Option<&Value> {
         self.0.iter().find(|(name, _)| name == plugin).map(|(_, value)| value)
     }
 
@@ -93,7 +93,7 @@ impl Configuration {
     ///
     /// # Errors
     /// A one-line message if the kind is wrong or a field is unknown.
-    pub fn checked(&self, plugin: &str, shape: &ConfigSchema) -> Result<Option<&Value>, String> {
+    pub(crate) fn checked(&self, plugin: &str, shape: &ConfigSchema) -> Result<Option<&Value>, String> {
         let Some(value) = self.of(plugin) else {
             return Ok(None);
         };

@@ -14,8 +14,8 @@ mod evaluation;
 mod inputs;
 mod variables;
 
-pub use conditions::{Conditions, Judged};
-pub use environment::{Compiler, Expression, Returns};
-pub use evaluation::{Case, OUT_OF_BUDGET, OutOfBudget, Run, Subject};
-pub use inputs::{Checks, Inputs, namespace, own_check};
-pub use variables::Variables;
+pub(crate) use conditions::{Conditions, Judged};
+pub(crate) use environment::{Compiler, Expression, Returns};
+pub(crate) use evaluation::{Case, OUT_OF_BUDGET, OutOfBudget, Run, Subject};
+pub(crate) use inputs::{Checks, Inputs, namespace, own_check};
+pub(crate) use variables::Variables;

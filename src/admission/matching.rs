@@ -10,12 +10,12 @@ mod rule;
 #[cfg(test)]
 mod tests;
 
-pub use index::PluralIndex;
-pub use rule::Rule;
+pub(crate) use index::PluralIndex;
+pub(crate) use rule::Rule;
 
 use super::{Attributes, ObjectLookup, Operation, ServedKind};
 use crate::apimachinery::gvk::GroupResource;
-use crate::apimachinery::selector::LabelSelector;
+use crate::apimachinery::selector::{LabelSelector, labels};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use std::sync::{Arc, OnceLock};
@@ -34,7 +34,7 @@ const EXEMPT_KINDS: [&str; 6] = [
 
 /// What selects the writes of a webhook, a policy or a binding.
 #[derive(Clone, Debug)]
-pub struct Criteria {
+pub(crate) struct Criteria {
     rules: Vec<Rule>,
     /// Rules whose writes are left out.
     excluded: Vec<Rule>,
@@ -42,12 +42,12 @@ pub struct Criteria {
     all_without_rules: bool,
     /// Whether rules also match the other versions of the resource (`matchPolicy: Equivalent`).
     equivalent: bool,
-    namespaces: std::result::Result<LabelSelector, String>,
-    objects: std::result::Result<LabelSelector, String>,
+    namespaces: std::result::Result<LabelSelector, labels::Error>,
+    objects: std::result::Result<LabelSelector, labels::Error>,
 }
 
 /// Matches one write against any number of criteria.
-pub struct Matcher<'a> {
+pub(crate) struct Matcher<'a> {
     cluster: &'a ObjectLookup,
     attributes: &'a Attributes,
     /// The other versions of the resource, in which rules with `matchPolicy: Equivalent` may name it.
@@ -56,7 +56,7 @@ pub struct Matcher<'a> {
 }
 
 /// True for the kinds that no webhook may intercept.
-pub fn is_exempt(attributes: &Attributes) -> bool {
+pub(crate) fn is_exempt(attributes: &Attributes) -> bool {
     attributes.kind.group == "admissionregistration.k8s.io" && EXEMPT_KINDS.contains(&attributes.kind.kind.as_str())
 }
 
@@ -66,7 +66,7 @@ fn rules(list: &Value) -> Vec<Rule> {
 
 impl Criteria {
     /// Reads a valid webhook of a `MutatingWebhookConfiguration` or `ValidatingWebhookConfiguration`.
-    pub fn of_webhook(webhook: &Value) -> Self {
+    pub(crate) fn of_webhook(webhook: &Value) -> Self {
         Self {
             all_without_rules: false,
             ..Self::read(webhook, "rules")
@@ -74,7 +74,7 @@ impl Criteria {
     }
 
     /// Reads the valid `matchConstraints` of a policy or `matchResources` of a binding.
-    pub fn of_policy(resources: &Value) -> Self {
+    pub(crate) fn of_policy(resources: &Value) -> Self {
         Self {
             excluded: rules(resources.get("excludeResourceRules")),
             ..Self::read(resources, "resourceRules")
@@ -96,21 +96,11 @@ impl Criteria {
             objects: selector("objectSelector"),
         }
     }
-
-    /// The rules that select writes.
-    pub fn rules(&self) -> &[Rule] {
-        &self.rules
-    }
-
-    /// True if the namespace selector is well-formed and matches these labels.
-    pub fn selects_namespace(&self, labels: &Value) -> bool {
-        self.namespaces.as_ref().is_ok_and(|s| s.matches_map(labels))
-    }
 }
 
 impl<'a> Matcher<'a> {
     /// A matcher for this write.
-    pub fn new(cluster: &'a ObjectLookup, attributes: &'a Attributes) -> Self {
+    pub(crate) fn new(cluster: &'a ObjectLookup, attributes: &'a Attributes) -> Self {
         Self {
             cluster,
             attributes,
@@ -127,7 +117,7 @@ impl<'a> Matcher<'a> {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn matches(&self, criteria: &Criteria, object: &Value) -> Result<Option<ServedKind>> {
+    pub(crate) async fn matches(&self, criteria: &Criteria, object: &Value) -> Result<Option<ServedKind>> {
         // Upstream evaluates the selectors first, but ignores their errors if the rules do not match. This order has the
         // same result and usually asks nothing.
         let Some(target) = self.target(criteria) else {
@@ -150,7 +140,7 @@ impl<'a> Matcher<'a> {
     ///
     /// # Errors
     /// 404 if it does not exist.
-    pub async fn namespace(&self) -> Result<Option<&Arc<Value>>> {
+    pub(crate) async fn namespace(&self) -> Result<Option<&Arc<Value>>> {
         let name = self.attributes.request_namespace();
         if name.is_empty() {
             return Ok(None);
@@ -204,7 +194,10 @@ impl<'a> Matcher<'a> {
         if attributes.request_namespace().is_empty() && !is_namespace {
             return Ok(true);
         }
-        let selector = criteria.namespaces.as_ref().map_err(Status::internal)?;
+        let selector = criteria
+            .namespaces
+            .as_ref()
+            .map_err(|e| Status::internal(e.to_string()))?;
         if selector.is_everything() {
             return Ok(true);
         }
@@ -219,7 +212,7 @@ impl<'a> Matcher<'a> {
     }
 
     fn has_labels(&self, criteria: &Criteria, object: &Value) -> Result<bool> {
-        let selector = criteria.objects.as_ref().map_err(Status::internal)?;
+        let selector = criteria.objects.as_ref().map_err(|e| Status::internal(e.to_string()))?;
         if selector.is_everything() {
             return Ok(true);
         }

@@ -3,6 +3,7 @@
 //! another process can be missing for as long as its watch event takes, as in an informer.
 
 use super::versions::{ServedKind, Versions};
+use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::gvk::GroupVersionResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 /// What plugins ask about the cluster; the registry implements it.
 #[async_trait]
-pub trait Cluster: Versions {
+pub(crate) trait Cluster: Versions {
     /// The storage of a resource, by group and plural. `None` if it is not served or not stored.
     fn storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>>;
 
@@ -28,7 +29,7 @@ pub trait Cluster: Versions {
 
 /// Reads of other stored objects. Clones share the cluster.
 #[derive(Clone)]
-pub struct ObjectLookup(Arc<dyn Cluster>);
+pub(crate) struct ObjectLookup(Arc<dyn Cluster>);
 
 /// Storage key of an object below its resource's prefix; `namespace` is empty for cluster scope.
 fn key(namespace: &str, name: &str) -> String {
@@ -45,18 +46,18 @@ fn acknowledged(storage: &Arc<dyn Storage>) -> MinRevision {
 
 impl ObjectLookup {
     /// Looks objects up in `cluster`.
-    pub fn new(cluster: Arc<dyn Cluster>) -> Self {
+    pub(crate) fn new(cluster: Arc<dyn Cluster>) -> Self {
         Self(cluster)
     }
 
     /// The plural of a kind and whether it is namespaced, for built-in kinds and CustomResourceDefinitions. `None` if
     /// there is no such kind.
-    pub fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
+    pub(crate) fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
         self.0.resource_of(group, kind)
     }
 
     /// As [`Versions::equivalents`].
-    pub fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind> {
+    pub(crate) fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind> {
         self.0.equivalents(resource, subresource)
     }
 
@@ -64,7 +65,7 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// 500 if it cannot be converted.
-    pub async fn convert(
+    pub(crate) async fn convert(
         &self,
         object: Value,
         from: &GroupVersionResource,
@@ -77,7 +78,12 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// 500 if the resource is not served in that version or the storage fails.
-    pub async fn objects(&self, of: &GroupVersionResource, namespace: &str, name: Option<&str>) -> Result<Vec<Value>> {
+    pub(crate) async fn objects(
+        &self,
+        of: &GroupVersionResource,
+        namespace: &str,
+        name: Option<&str>,
+    ) -> Result<Vec<Value>> {
         self.0.objects(of, namespace, name).await
     }
 
@@ -85,7 +91,12 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// 400 if a value has the wrong type.
-    pub async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<Vec<String>> {
+    pub(crate) async fn complete(
+        &self,
+        kind: &ServedKind,
+        subresource: &str,
+        object: &mut Value,
+    ) -> Result<Vec<String>> {
         self.0.complete(kind, subresource, object).await
     }
 
@@ -93,13 +104,13 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// 500 or 503 if the kind is not served.
-    pub async fn overlay(
+    pub(crate) async fn overlay(
         &self,
         kind: &ServedKind,
         subresource: &str,
         object: &Value,
         config: &Value,
-    ) -> Result<std::result::Result<Value, String>> {
+    ) -> Result<std::result::Result<Value, OverlayError>> {
         self.0.overlay(kind, subresource, object, config).await
     }
 
@@ -107,7 +118,7 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// The error of the create.
-    pub async fn create_namespace(&self, name: &str) -> Result<()> {
+    pub(crate) async fn create_namespace(&self, name: &str) -> Result<()> {
         self.0.create_namespace(name).await
     }
 
@@ -115,26 +126,9 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// 500 if the resource is not served.
-    pub fn storage(&self, group: &str, resource: &str) -> Result<Arc<dyn Storage>> {
+    pub(crate) fn storage(&self, group: &str, resource: &str) -> Result<Arc<dyn Storage>> {
         let found = self.0.storage(group, resource);
         found.ok_or_else(|| Status::internal(format!("admission: no storage for {resource}.{group}")))
-    }
-
-    /// A consistent read of one object without decoding it, together with its storage; `namespace` is empty for cluster
-    /// scope.
-    ///
-    /// # Errors
-    /// 500 if the storage fails.
-    pub async fn entry(
-        &self,
-        group: &str,
-        resource: &str,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<(Arc<Entry>, Arc<dyn Storage>)>> {
-        let storage = self.storage(group, resource)?;
-        let got = storage.get(&key(namespace, name), MinRevision::Latest).await;
-        Ok(got.map_err(Status::internal)?.map(|entry| (entry, storage)))
     }
 
     /// Reads one object from the cache and, only if it is absent there, consistently. Upstream's plugins do the same
@@ -142,7 +136,13 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// 500 if the storage fails.
-    pub async fn get_cached(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Result<Option<Value>> {
+    pub(crate) async fn get_cached(
+        &self,
+        group: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Value>> {
         let Some(storage) = self.0.storage(group, resource) else {
             return Ok(None);
         };
@@ -154,7 +154,10 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// Those of the storage.
-    pub async fn cached_entry(storage: &Arc<dyn Storage>, key: &str) -> std::result::Result<Option<Arc<Entry>>, Error> {
+    pub(crate) async fn cached_entry(
+        storage: &Arc<dyn Storage>,
+        key: &str,
+    ) -> std::result::Result<Option<Arc<Entry>>, Error> {
         match storage.get(key, acknowledged(storage)).await {
             Ok(Some(entry)) => Ok(Some(entry)),
             _ => storage.get(key, MinRevision::Latest).await,
@@ -166,7 +169,7 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// 500 if the storage fails.
-    pub async fn list_containing(
+    pub(crate) async fn list_containing(
         &self,
         group: &str,
         resource: &str,
@@ -191,7 +194,7 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// 500 if the storage fails.
-    pub async fn list(&self, group: &str, resource: &str, namespace: &str) -> Result<Vec<Value>> {
+    pub(crate) async fn list(&self, group: &str, resource: &str, namespace: &str) -> Result<Vec<Value>> {
         let entries = self.list_entries(group, resource, namespace).await?;
         Ok(entries.iter().map(|entry| entry.decode()).collect())
     }
@@ -200,7 +203,7 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// 500 if the storage fails.
-    pub async fn list_entries(&self, group: &str, resource: &str, namespace: &str) -> Result<Vec<Arc<Entry>>> {
+    pub(crate) async fn list_entries(&self, group: &str, resource: &str, namespace: &str) -> Result<Vec<Arc<Entry>>> {
         let storage = self.storage(group, resource)?;
         let listing = storage.list(Self::acknowledged_in(namespace, &storage)).await;
         Ok(listing.map_err(Status::internal)?.entries)
@@ -211,7 +214,7 @@ impl ObjectLookup {
     ///
     /// # Errors
     /// Those of the storage.
-    pub async fn objects_in(
+    pub(crate) async fn objects_in(
         storage: &Arc<dyn Storage>,
         namespace: &str,
         name: Option<&str>,

@@ -23,9 +23,9 @@ mod stored;
 mod tests;
 mod validating;
 
-pub use check::{compile_errors, mutation_errors};
-pub use policies::{Feeds, Policies};
-pub use stored::{MutatingPolicy, StoredPolicy, ValidatingPolicy};
+pub(crate) use check::{compile_errors, mutation_errors};
+pub(crate) use policies::Policies;
+pub(crate) use stored::{MutatingPolicy, StoredPolicy, ValidatingPolicy};
 
 use super::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::status::Result;
@@ -52,39 +52,44 @@ const EXEMPT: [(&str, &str); 10] = [
 
 /// What evaluations need besides the policies. `M` are the metrics of the kind of policy.
 #[derive(Clone)]
-pub struct Surroundings<M> {
+pub(crate) struct Surroundings<M> {
     /// Parameters, namespaces, and versions of resources.
     pub cluster: ObjectLookup,
     /// Decides about the checks of expressions.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Metrics of policies.
     pub metrics: M,
     /// Metrics of match conditions.
     pub conditions: MatchConditionMetrics,
 }
 
 /// The plugin ValidatingAdmissionPolicy.
-pub struct ValidatingPolicies {
+pub(crate) struct ValidatingPolicies {
     policies: Arc<Policies<ValidatingPolicy>>,
     surroundings: Surroundings<AdmissionPolicyMetrics>,
 }
 
 /// The plugin MutatingAdmissionPolicy.
-pub struct MutatingPolicies {
+pub(crate) struct MutatingPolicies {
     policies: Arc<Policies<MutatingPolicy>>,
     surroundings: Surroundings<MutatingPolicyMetrics>,
 }
 
 impl ValidatingPolicies {
     /// Evaluates ValidatingAdmissionPolicies.
-    pub fn new(policies: Arc<Policies<ValidatingPolicy>>, surroundings: Surroundings<AdmissionPolicyMetrics>) -> Self {
+    pub(crate) fn new(
+        policies: Arc<Policies<ValidatingPolicy>>,
+        surroundings: Surroundings<AdmissionPolicyMetrics>,
+    ) -> Self {
         Self { policies, surroundings }
     }
 }
 
 impl MutatingPolicies {
     /// Evaluates MutatingAdmissionPolicies.
-    pub fn new(policies: Arc<Policies<MutatingPolicy>>, surroundings: Surroundings<MutatingPolicyMetrics>) -> Self {
+    pub(crate) fn new(
+        policies: Arc<Policies<MutatingPolicy>>,
+        surroundings: Surroundings<MutatingPolicyMetrics>,
+    ) -> Self {
         Self { policies, surroundings }
     }
 }

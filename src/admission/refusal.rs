@@ -7,7 +7,7 @@ use crate::apimachinery::value::Value;
 
 /// A 403 `<resource> "<name>" is forbidden: <why>`. The name is that of the request, else of the object, else its
 /// `generateName`.
-pub fn forbidden(attributes: &Attributes, object: &Value, why: impl AsRef<str>) -> Status {
+pub(crate) fn forbidden(attributes: &Attributes, object: &Value, why: impl AsRef<str>) -> Status {
     let names = [&*attributes.name, object.name(), object.meta("generateName")];
     let name = names.into_iter().find(|n| !n.is_empty());
     // Upstream's accessor fails on an object without metadata, and this is the name it substitutes then.

@@ -5,15 +5,15 @@
 //! its hooks a plugin has to call again.
 
 use crate::apimachinery::value::Value;
+use crate::sync::{Mutex, MutexGuard};
 use std::any::Any;
 use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The rounds of one write's mutating phase.
 #[derive(Debug, Default)]
-pub struct Reinvocation {
+pub(crate) struct Reinvocation {
     requested: AtomicBool,
     second_round: AtomicBool,
     kept: Mutex<Vec<Box<dyn Any + Send>>>,
@@ -21,12 +21,12 @@ pub struct Reinvocation {
 
 impl Reinvocation {
     /// Asks for another round. In the second round this has no effect.
-    pub fn request(&self) {
+    pub(crate) fn request(&self) {
         self.requested.store(true, Ordering::Relaxed);
     }
 
     /// True in the second round.
-    pub fn is_second_round(&self) -> bool {
+    pub(crate) fn is_second_round(&self) -> bool {
         self.second_round.load(Ordering::Relaxed)
     }
 
@@ -36,16 +36,16 @@ impl Reinvocation {
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<Box<dyn Any + Send>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// Keeps a plugin's state for the second round, one value of each type.
-    pub fn keep<T: Any + Send>(&self, state: T) {
+    pub(crate) fn keep<T: Any + Send>(&self, state: T) {
         self.kept().push(Box::new(state));
     }
 
     /// Takes the state that was kept in the first round.
-    pub fn take<T: Any + Send>(&self) -> Option<T> {
+    pub(crate) fn take<T: Any + Send>(&self) -> Option<T> {
         let mut kept = self.kept();
         let place = kept.iter().position(|state| state.is::<T>())?;
         kept.swap_remove(place).downcast().ok().map(|state| *state)
@@ -54,7 +54,7 @@ impl Reinvocation {
 
 /// Which hooks of a plugin, webhooks or policies, the second round calls again; hooks are named by the plugin. `Of` tells
 /// the plugins apart.
-pub struct Rounds<Of> {
+pub(crate) struct Rounds<Of> {
     /// Hooks that were called, and may be called again.
     called: HashSet<String>,
     /// Those of them to be called again.
@@ -79,7 +79,7 @@ impl<Of> Default for Rounds<Of> {
 
 impl<Of: 'static> Rounds<Of> {
     /// Begins a round with this object. If other plugins changed it since the first round, all hooks are marked.
-    pub fn begin(reinvocation: &Reinvocation, object: &Value) -> Self {
+    pub(crate) fn begin(reinvocation: &Reinvocation, object: &Value) -> Self {
         let mut rounds: Self = reinvocation.take().unwrap_or_default();
         rounds.again = reinvocation.is_second_round();
         if rounds.again && rounds.output.as_ref().is_some_and(|output| output != object) {
@@ -89,33 +89,33 @@ impl<Of: 'static> Rounds<Of> {
     }
 
     /// True in the second round.
-    pub fn is_second(&self) -> bool {
+    pub(crate) fn is_second(&self) -> bool {
         self.again
     }
 
     /// True if this round has nothing to call.
-    pub fn are_over(&self) -> bool {
+    pub(crate) fn are_over(&self) -> bool {
         self.again && self.marked.is_empty()
     }
 
     /// Whether this round calls a hook. One that was not called in the first round is not called in the second, even if it
     /// matches then.
-    pub fn includes(&self, hook: &str) -> bool {
+    pub(crate) fn includes(&self, hook: &str) -> bool {
         !self.again || self.marked.contains(hook)
     }
 
     /// Records the call of a hook that may be called again.
-    pub fn called(&mut self, hook: String) {
+    pub(crate) fn called(&mut self, hook: String) {
         self.called.insert(hook);
     }
 
     /// Marks the hooks that were called so far: the object has changed since.
-    pub fn mark_called(&mut self) {
+    pub(crate) fn mark_called(&mut self) {
         self.marked.extend(self.called.drain());
     }
 
     /// Ends the round with this object.
-    pub fn end(mut self, reinvocation: &Reinvocation, object: &Value) {
+    pub(crate) fn end(mut self, reinvocation: &Reinvocation, object: &Value) {
         if !self.again {
             self.output = (!self.called.is_empty()).then(|| object.clone());
             reinvocation.keep(self);

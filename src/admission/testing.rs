@@ -3,7 +3,7 @@
 use super::{Admission, Attributes, Cluster, ObjectLookup, Operation, ServedKind, Versions};
 use crate::api::apply_schema::ApplyType;
 use crate::api::{by_gvk, decode};
-use crate::apimachinery::apply;
+use crate::apimachinery::apply::{self, OverlayError};
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -67,7 +67,7 @@ impl Storage for Still {
 }
 
 /// Storage by group and plural.
-pub type Storages = HashMap<(String, String), Arc<dyn Storage>>;
+pub(crate) type Storages = HashMap<(String, String), Arc<dyn Storage>>;
 
 struct Stored(Storages);
 
@@ -113,7 +113,7 @@ impl Versions for Stored {
         _: &str,
         object: &Value,
         config: &Value,
-    ) -> Result<std::result::Result<Value, String>> {
+    ) -> Result<std::result::Result<Value, OverlayError>> {
         let of = &kind.kind;
         let def = by_gvk(&of.group, &of.version, &of.kind).ok_or_else(|| Status::internal("unknown kind"))?;
         Ok(apply::overlay(ApplyType::Root(def), object, config))
@@ -136,7 +136,7 @@ impl Cluster for Stored {
 }
 
 /// A cluster with these objects, given by group and plural. Objects need a name and, if namespaced, a namespace.
-pub fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> ObjectLookup {
+pub(crate) fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> ObjectLookup {
     let mut storages = Storages::new();
     for (group, plural, objects) in resources {
         let entry = |o: &Value| {
@@ -154,12 +154,12 @@ pub fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> ObjectLookup {
 }
 
 /// A cluster of these storages.
-pub fn stored(storages: Storages) -> ObjectLookup {
+pub(crate) fn stored(storages: Storages) -> ObjectLookup {
     ObjectLookup::new(Arc::new(Stored(storages)))
 }
 
 /// A request for `group/v1/plural` in namespace `ns` by user `admin`. A slash in `plural` separates a subresource.
-pub fn request(operation: Operation, group: &str, plural: &str, name: &str) -> Attributes {
+pub(crate) fn request(operation: Operation, group: &str, plural: &str, name: &str) -> Attributes {
     let (plural, sub) = plural.split_once('/').unwrap_or((plural, ""));
     let resource = GroupVersionResource::new(group, "v1", plural);
     Attributes {
@@ -181,7 +181,7 @@ pub fn request(operation: Operation, group: &str, plural: &str, name: &str) -> A
 }
 
 /// Like [`request`], for an update of `old`.
-pub fn update(group: &str, plural: &str, old: Value) -> Attributes {
+pub(crate) fn update(group: &str, plural: &str, old: Value) -> Attributes {
     let name = old.name().to_owned();
     Attributes {
         old_object: Some(Arc::new(old)),
@@ -190,7 +190,7 @@ pub fn update(group: &str, plural: &str, old: Value) -> Attributes {
 }
 
 /// A pod `p` in namespace `ns` with this spec.
-pub fn pod(spec: Value) -> Value {
+pub(crate) fn pod(spec: Value) -> Value {
     let mut pod = crate::json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns"},
     });
@@ -202,7 +202,11 @@ pub fn pod(spec: Value) -> Value {
 ///
 /// # Errors
 /// The message of the rejection.
-pub async fn ask(plugin: &impl Admission, request: &Attributes, object: &Value) -> std::result::Result<Value, String> {
+pub(crate) async fn ask(
+    plugin: &impl Admission,
+    request: &Attributes,
+    object: &Value,
+) -> std::result::Result<Value, String> {
     let mut object = object.clone();
     let outcome: Result<()> = async {
         if plugin.handles(request) {

@@ -1,5 +1,5 @@
 //! Wraps a plugin, or the chain of all ([`TimedSteps`]), to measure durations:
-//! `apiserver_admission_controller_admission_duration_seconds` and `apiserver_admission_step_admission_duration_seconds`.
+//! `apiserver_admission_controller_admission_duration_seconds` and `apiserver_admission_step_admission_duration_seconds[_summary]`.
 
 use super::{Admission, Attributes, Chain};
 use crate::apimachinery::status::Result;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// The phases that a plugin implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phases {
+pub(crate) enum Phases {
     /// Mutation only.
     Mutating,
     /// Validation only.
@@ -21,7 +21,7 @@ pub enum Phases {
 }
 
 /// A named plugin with metrics. Phases that it does not implement are neither called nor measured.
-pub struct Timed {
+pub(crate) struct Timed {
     name: &'static str,
     phases: Phases,
     plugin: Arc<dyn Admission>,
@@ -29,14 +29,14 @@ pub struct Timed {
 }
 
 /// The chain of all plugins with metrics of its two phases.
-pub struct TimedSteps {
+pub(crate) struct TimedSteps {
     chain: Chain,
     telemetry: Telemetry,
 }
 
 impl TimedSteps {
     /// Wraps the chain.
-    pub fn new(chain: Chain, telemetry: &Telemetry) -> Self {
+    pub(crate) fn new(chain: Chain, telemetry: &Telemetry) -> Self {
         Self {
             chain,
             telemetry: telemetry.clone(),
@@ -44,17 +44,16 @@ impl TimedSteps {
     }
 
     fn observe(&self, phase: &str, attributes: &Attributes, since: Instant, outcome: &Result<()>) {
-        let rejected = if outcome.is_err() { "true" } else { "false" };
+        let operation = attributes.operation.as_str();
         self.telemetry
             .admission_step
-            .with_label_values(&[attributes.operation.as_str(), rejected, phase])
-            .observe(since.elapsed().as_secs_f64());
+            .observe(operation, outcome.is_err(), phase, since.elapsed());
     }
 }
 
 impl Timed {
     /// Wraps `plugin`; `name` is upstream's plugin name.
-    pub fn new(name: &'static str, phases: Phases, plugin: impl Admission, telemetry: &Telemetry) -> Self {
+    pub(crate) fn new(name: &'static str, phases: Phases, plugin: impl Admission, telemetry: &Telemetry) -> Self {
         Self {
             name,
             phases,
@@ -132,9 +131,13 @@ mod tests {
         let write = request(Operation::Create, "", "pods", "p");
         assert!(steps.mutate(&write, &mut Value::Null).await.is_err());
         assert!(steps.validate(&write, &Value::Null).await.is_ok());
-        for labels in [["CREATE", "true", "admit"], ["CREATE", "false", "validate"]] {
-            let measured = telemetry.admission_step.with_label_values(&labels);
-            assert_eq!(measured.get_sample_count(), 1, "{labels:?}");
+        let text = String::from_utf8(telemetry.text()).unwrap();
+        for (rejected, phase) in [("true", "admit"), ("false", "validate")] {
+            let labels = format!("operation=\"CREATE\",rejected=\"{rejected}\",type=\"{phase}\"");
+            for kind in ["", "_summary"] {
+                let line = format!("apiserver_admission_step_admission_duration_seconds{kind}_count{{{labels}}} 1\n");
+                assert!(text.contains(&line), "{line}: {text}");
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 /// The encoded object and old object; `null` for what there is none of.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Encoded {
+pub(crate) struct Encoded {
     /// The object in its current state.
     pub object: Bytes,
     /// The stored object.
@@ -17,7 +17,7 @@ pub struct Encoded {
 }
 
 /// The object of a write while webhooks or policies change it one after the other.
-pub struct Versioned<'a> {
+pub(crate) struct Versioned<'a> {
     cluster: &'a ObjectLookup,
     attributes: &'a Attributes,
     /// The version of `object`.
@@ -33,7 +33,7 @@ pub struct Versioned<'a> {
 ///
 /// # Errors
 /// Those of the conversion.
-pub async fn encode(
+pub(crate) async fn encode(
     cluster: &ObjectLookup,
     attributes: &Attributes,
     object: &Value,
@@ -58,7 +58,7 @@ pub async fn encode(
 
 impl<'a> Versioned<'a> {
     /// The object of the request.
-    pub fn new(cluster: &'a ObjectLookup, attributes: &'a Attributes, object: Value) -> Self {
+    pub(crate) fn new(cluster: &'a ObjectLookup, attributes: &'a Attributes, object: Value) -> Self {
         Self {
             cluster,
             attributes,
@@ -71,12 +71,12 @@ impl<'a> Versioned<'a> {
     }
 
     /// The object in its current version.
-    pub fn object(&self) -> &Value {
+    pub(crate) fn object(&self) -> &Value {
         &self.object
     }
 
     /// The version of the object.
-    pub fn version(&self) -> &ServedKind {
+    pub(crate) fn version(&self) -> &ServedKind {
         &self.version
     }
 
@@ -84,7 +84,7 @@ impl<'a> Versioned<'a> {
     ///
     /// # Errors
     /// Those of the conversion.
-    pub async fn convert_to(&mut self, target: &ServedKind) -> Result<()> {
+    pub(crate) async fn convert_to(&mut self, target: &ServedKind) -> Result<()> {
         if self.version.kind != target.kind {
             if !self.changed && self.original.is_none() {
                 self.original = Some(self.object.clone());
@@ -101,7 +101,7 @@ impl<'a> Versioned<'a> {
     ///
     /// # Errors
     /// Those of the conversion.
-    pub async fn encode_as(&mut self, target: &ServedKind) -> Result<Encoded> {
+    pub(crate) async fn encode_as(&mut self, target: &ServedKind) -> Result<Encoded> {
         self.convert_to(target).await?;
         if let Some(encoded) = &self.encoded {
             return Ok(encoded.clone());
@@ -112,7 +112,7 @@ impl<'a> Versioned<'a> {
     }
 
     /// Replaces the object by what a webhook or a policy made of it.
-    pub fn set(&mut self, object: Value) {
+    pub(crate) fn set(&mut self, object: Value) {
         self.object = object;
         self.changed = true;
         self.encoded = None;
@@ -122,7 +122,7 @@ impl<'a> Versioned<'a> {
     ///
     /// # Errors
     /// Those of the conversion.
-    pub async fn finish(self) -> Result<Value> {
+    pub(crate) async fn finish(self) -> Result<Value> {
         match self.original {
             Some(original) if !self.changed => Ok(original),
             _ => convert(self.cluster, self.object, &self.version, &own(self.attributes)).await,

@@ -2,6 +2,7 @@
 //! The registry implements it.
 
 use super::{Attributes, ObjectLookup};
+use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -9,8 +10,7 @@ use async_trait::async_trait;
 
 /// A version in which the objects of a resource are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServedKind {
-    /// The resource.
+pub(crate) struct ServedKind {
     pub resource: GroupVersionResource,
     /// The kind of its objects, or of the objects of its subresource.
     pub kind: GroupVersionKind,
@@ -18,7 +18,7 @@ pub struct ServedKind {
 
 /// What plugins ask about the versions of a resource.
 #[async_trait]
-pub trait Versions: Send + Sync + 'static {
+pub(crate) trait Versions: Send + Sync + 'static {
     /// The other served versions of the objects of a resource, possibly in other groups, as far as they have the
     /// subresource.
     fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind>;
@@ -44,8 +44,8 @@ pub trait Versions: Send + Sync + 'static {
     /// 400 if a value has the wrong type.
     async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<Vec<String>>;
 
-    /// Merges a configuration into an object as an apply does, but without ownership. The inner error is upstream's text
-    /// for a configuration that does not fit the kind.
+    /// Merges a configuration into an object as an apply does, but without ownership. The inner error is for a
+    /// configuration that does not fit the kind.
     ///
     /// # Errors
     /// 500 or 503 if the kind is not served.
@@ -55,7 +55,7 @@ pub trait Versions: Send + Sync + 'static {
         subresource: &str,
         object: &Value,
         config: &Value,
-    ) -> Result<std::result::Result<Value, String>>;
+    ) -> Result<std::result::Result<Value, OverlayError>>;
 }
 
 /// The version of the request itself.

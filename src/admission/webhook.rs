@@ -17,14 +17,14 @@ mod config;
 mod configurations;
 mod mutating;
 mod patch;
-pub mod review;
+pub(crate) mod review;
 mod selection;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod validating;
 
-pub use configurations::{Configurations, Feed};
+pub(crate) use configurations::Configurations;
 
 use super::matching;
 use super::{Admission, Attributes, ObjectLookup, Operation, forbidden};
@@ -40,14 +40,14 @@ use std::sync::Arc;
 
 /// Bounds on the use of one webhook. A caller that waits holds a request, so a webhook that hangs must not collect all
 /// requests of the server.
-pub const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: Limits = Limits {
     calls: 128,
     waiting: 256,
 };
 
 /// What the calls of webhooks need.
 #[derive(Clone)]
-pub struct Calls {
+pub(crate) struct Calls {
     /// Namespaces, and versions of resources.
     pub cluster: ObjectLookup,
     /// Connections.
@@ -61,27 +61,29 @@ pub struct Calls {
 }
 
 /// The plugin MutatingAdmissionWebhook.
-pub struct MutatingWebhooks {
+pub(crate) struct MutatingWebhooks {
     configurations: Arc<Configurations>,
     calls: Calls,
 }
 
 /// The plugin ValidatingAdmissionWebhook.
-pub struct ValidatingWebhooks {
+pub(crate) struct ValidatingWebhooks {
     configurations: Arc<Configurations>,
     calls: Calls,
 }
 
 impl MutatingWebhooks {
     /// Calls the webhooks of MutatingWebhookConfigurations.
-    pub fn new(configurations: Arc<Configurations>, calls: Calls) -> Self {
+    pub(crate) fn new(configurations: Arc<Configurations>, calls: Calls) -> Self {
+        configurations.use_cluster(&calls.cluster);
         Self { configurations, calls }
     }
 }
 
 impl ValidatingWebhooks {
     /// Calls the webhooks of ValidatingWebhookConfigurations.
-    pub fn new(configurations: Arc<Configurations>, calls: Calls) -> Self {
+    pub(crate) fn new(configurations: Arc<Configurations>, calls: Calls) -> Self {
+        configurations.use_cluster(&calls.cluster);
         Self { configurations, calls }
     }
 }

@@ -12,13 +12,13 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The label that marks APIServices managed by auto-registration.
-pub const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+pub(crate) const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// The API group of APIService objects, which has no APIService itself.
-pub const OWN_GROUP: &str = "apiregistration.k8s.io";
+pub(crate) const OWN_GROUP: &str = "apiregistration.k8s.io";
 
 /// The Service that an APIService names.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct ServiceReference {
+pub(crate) struct ServiceReference {
     /// Namespace of the Service.
     pub namespace: Str,
     /// Name of the Service.
@@ -32,7 +32,7 @@ pub struct ServiceReference {
 
 /// The condition of type `Available`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
+pub(crate) struct Condition {
     /// `True`, `False` or `Unknown`.
     pub status: Str,
     /// A single CamelCase word.
@@ -43,7 +43,7 @@ pub struct Condition {
 
 /// A parsed APIService.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiService {
+pub(crate) struct ApiService {
     /// `<version>.<group>`.
     pub name: Str,
     /// The UID, which distinguishes the object from an earlier one of the same name.
@@ -77,7 +77,7 @@ pub struct ApiService {
 
 impl ServiceReference {
     /// A reference to a Service, without explicit addresses.
-    pub fn new(namespace: &str, name: &str, port: u16) -> Self {
+    pub(crate) fn new(namespace: &str, name: &str, port: u16) -> Self {
         Self {
             namespace: namespace.into(),
             name: name.into(),
@@ -88,12 +88,12 @@ impl ServiceReference {
     }
 
     /// `<namespace>/<name>`: the Service's storage key.
-    pub fn key(&self) -> &str {
+    pub(crate) fn key(&self) -> &str {
         &self.key
     }
 
     /// The name that the backend's certificate must be valid for.
-    pub fn server_name(&self) -> String {
+    pub(crate) fn server_name(&self) -> String {
         match &self.target {
             Some(target) => target.server_name.to_string(),
             None => format!("{}.{}.svc", self.name, self.namespace),
@@ -112,7 +112,7 @@ impl fmt::Debug for ServiceReference {
 
 impl Condition {
     /// Creates a condition.
-    pub fn new(status: &str, reason: &str, message: impl Into<Str>) -> Self {
+    pub(crate) fn new(status: &str, reason: &str, message: impl Into<Str>) -> Self {
         Self {
             status: status.into(),
             reason: reason.into(),
@@ -121,7 +121,7 @@ impl Condition {
     }
 
     /// The condition of every local APIService.
-    pub fn local() -> Self {
+    pub(crate) fn local() -> Self {
         Self::new("True", "Local", "Local APIServices are always available")
     }
 
@@ -142,12 +142,12 @@ impl Condition {
 
 impl ApiService {
     /// Parses a stored object.
-    pub fn from_entry(entry: &Entry) -> Self {
+    pub(crate) fn from_entry(entry: &Entry) -> Self {
         Self::from_value(&entry.decode())
     }
 
     /// Parses an object's tree.
-    pub fn from_value(object: &Value) -> Self {
+    pub(crate) fn from_value(object: &Value) -> Self {
         let spec = object.get("spec");
         // Validation rejects invalid annotations, but an older object or another server's write may still contain some.
         let (backend, fault) = match target::read(object) {
@@ -189,7 +189,7 @@ impl ApiService {
     }
 
     /// Whether `object` has the same spec.
-    pub fn is_as(&self, object: &Value) -> bool {
+    pub(crate) fn is_as(&self, object: &Value) -> bool {
         let other = Self::from_value(object);
         let spec = |s: &Self| (s.service.clone(), s.insecure, s.ca_bundle.clone());
         let place = |s: &Self| (s.group.clone(), s.version.clone(), s.group_priority, s.version_priority);
@@ -197,21 +197,12 @@ impl ApiService {
     }
 
     /// Whether requests may be routed. False also if the condition was never written.
-    pub fn is_available(&self) -> bool {
+    pub(crate) fn is_available(&self) -> bool {
         self.available.as_ref().is_some_and(|c| c.status == "True")
     }
 
-    /// `<group>/<version>`, or the version alone for the core.
-    pub fn group_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.to_string()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
-    }
-
     /// The path of its discovery document: `/apis/<g>/<v>`, or `/api/<v>` for the core.
-    pub fn discovery_path(&self) -> String {
+    pub(crate) fn discovery_path(&self) -> String {
         if self.is_legacy() {
             format!("/api/{}", self.version)
         } else {
@@ -220,7 +211,7 @@ impl ApiService {
     }
 
     /// Whether this is the legacy core group, served under `/api`.
-    pub fn is_legacy(&self) -> bool {
+    pub(crate) fn is_legacy(&self) -> bool {
         self.name == "v1."
     }
 }
@@ -228,7 +219,7 @@ impl ApiService {
 /// Groups the APIServices in the order of `/apis`. The position of a group is that of its first
 /// APIService by group priority (highest first), then object name. Versions are ordered by version
 /// priority, then by Kubernetes version order.
-pub fn sorted_by_group_and_version(mut services: Vec<Arc<ApiService>>) -> Vec<Vec<Arc<ApiService>>> {
+pub(crate) fn sorted_by_group_and_version(mut services: Vec<Arc<ApiService>>) -> Vec<Vec<Arc<ApiService>>> {
     services.sort_by(|a, b| {
         b.group_priority
             .cmp(&a.group_priority)

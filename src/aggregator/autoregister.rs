@@ -20,8 +20,8 @@ mod priorities;
 #[cfg(test)]
 mod tests;
 
-pub use definitions::Definition;
-pub use priorities::{groups, priorities};
+pub(crate) use definitions::Definition;
+pub(crate) use priorities::{groups, priorities};
 
 use super::apiservice::{AUTOMANAGED, ApiService};
 use super::writer::ApiServiceWriter;
@@ -30,17 +30,21 @@ use crate::apimachinery::status::Status;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::client::{Change, Informer};
 use crate::endpoints::discovery::aggregated::Priorities;
+use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::{Backoff, Signal, WorkQueue};
 use crate::telemetry::QueueMetrics;
+use futures_util::{StreamExt as _, stream};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 const RETRY: Duration = Duration::from_millis(200);
+/// Concurrent writes at start: enough to share commits, far below the store's queue bound.
+const MAX_CONCURRENT_WRITES: usize = 64;
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(1000));
 
 /// The auto-registration controller.
-pub struct AutoRegister {
+pub(crate) struct AutoRegister {
     informer: Informer<ApiService>,
     writer: Arc<dyn ApiServiceWriter>,
     /// Wanted at start: built-in group versions.
@@ -87,7 +91,7 @@ impl AutoRegister {
     /// Creates the controller for the listed paths of the delegate servers, including groups that are not built in
     /// (`own`), and for the CustomResourceDefinitions in `definitions`. Neither informer may run yet. The second
     /// metrics belong to a separate controller in upstream; here the work is done in the informer's callback.
-    pub fn new(
+    pub(crate) fn new(
         informer: Informer<ApiService>,
         definitions: &Informer<Definition>,
         writer: Arc<dyn ApiServiceWriter>,
@@ -100,9 +104,7 @@ impl AutoRegister {
         let seen = missing.clone();
         informer.subscribe(move |change| {
             if change.new.is_some_and(|s| s.is_available()) {
-                seen.lock()
-                    .expect("no code panics while holding this lock")
-                    .remove(change.key);
+                seen.lock().remove(change.key);
             }
         });
         let queue = WorkQueue::new(BACKOFF, queue);
@@ -129,7 +131,7 @@ impl AutoRegister {
     }
 
     fn always(&self) -> MutexGuard<'_, BTreeMap<Str, (usize, Value)>> {
-        self.always.lock().expect("no code panics while holding this lock")
+        self.always.lock()
     }
 
     /// Follows a definition. Counts the definitions that require each APIService, so that a change costs nothing for
@@ -160,8 +162,8 @@ impl AutoRegister {
     ///
     /// # Errors
     /// The missing names.
-    pub fn completion(&self) -> Result<(), String> {
-        let missing = self.missing.lock().expect("no code panics while holding this lock");
+    pub(crate) fn completion(&self) -> Result<(), String> {
+        let missing = self.missing.lock();
         if missing.is_empty() {
             return Ok(());
         }
@@ -173,21 +175,24 @@ impl AutoRegister {
     ///
     /// # Cancel safety
     /// Cancel safe: what was written stays, and the next run completes it.
-    pub async fn run(&self) {
+    pub(crate) async fn run(&self) {
         let start = self.informer.snapshot();
         let mut names: BTreeSet<Str> = self.wanted.keys().cloned().collect();
         let ours = start.values().filter(|s| s.automanaged.as_deref() == Some("onstart"));
         names.extend(ours.map(|s| s.name.clone()));
         while !names.is_empty() {
-            let mut failed = BTreeSet::new();
-            for name in &names {
+            // Together, so that on a first start they share commits of the store.
+            let synced = stream::iter(names).map(async |name| {
                 let from_before = start.get(name.as_str()).is_some();
-                if let Err(e) = self.sync(name, from_before).await {
-                    tracing::warn!(%name, "cannot register a built-in API: {}", e.message);
-                    failed.insert(name.clone());
-                }
-            }
-            names = failed;
+                let e = self.sync(&name, from_before).await.err()?;
+                tracing::warn!(%name, "cannot register a built-in API: {}", e.message);
+                Some(name)
+            });
+            names = synced
+                .buffer_unordered(MAX_CONCURRENT_WRITES)
+                .filter_map(async |failed| failed)
+                .collect()
+                .await;
             if !names.is_empty() {
                 tokio::time::sleep(RETRY).await;
             }
@@ -199,7 +204,7 @@ impl AutoRegister {
     ///
     /// # Cancel safety
     /// Cancel safe: what was written stays.
-    pub async fn keep(&self, stop: &Signal) {
+    pub(crate) async fn keep(&self, stop: &Signal) {
         let ours = self.informer.snapshot();
         for s in ours.values().filter(|s| s.automanaged.as_deref() == Some("true")) {
             self.queue.add(s.name.clone());

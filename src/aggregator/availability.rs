@@ -14,17 +14,18 @@ mod failures;
 mod tests;
 
 use super::apiservice::{ApiService, Condition, ServiceReference};
-use super::proxy::transport::Transport;
 use super::resolver::{EndpointSlice, Service, ServiceIndex, ServiceResolver};
 use super::transports::{TransportError, TransportId, Transports};
 use super::writer::ApiServiceWriter;
 use crate::apimachinery::value::Str;
 use crate::client::{Change, Informer};
+use crate::proxy::transport::Transport;
+use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::{Backoff, Signal, TaskGroup, WorkQueue};
 use crate::telemetry::Telemetry;
 use failures::Failures;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Upstream has five. Probes of hung backends take seconds, and other APIServices should not wait for a worker.
@@ -37,7 +38,7 @@ const RETRY: Backoff = Backoff::doubling(Duration::from_millis(125), Duration::f
 const CONFIRM: Duration = Duration::from_millis(700);
 
 /// The two availability controllers, local and remote.
-pub struct Availability {
+pub(crate) struct Availability {
     informer: Informer<ApiService>,
     index: ServiceIndex,
     resolver: Arc<dyn ServiceResolver>,
@@ -51,7 +52,7 @@ pub struct Availability {
 }
 
 /// Dependencies of the controllers.
-pub struct Parts {
+pub(crate) struct Parts {
     /// Informer of APIServices; must not run yet.
     pub informer: Informer<ApiService>,
     /// Informer of Services; must not run yet.
@@ -72,7 +73,7 @@ pub struct Parts {
 
 /// Selects one of the two controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ControllerKind {
+pub(crate) enum ControllerKind {
     /// APIServices served in this process.
     Local,
     /// APIServices with a backend.
@@ -81,7 +82,7 @@ pub enum ControllerKind {
 
 impl Availability {
     /// Creates the controllers. They do not run yet, but queue changes.
-    pub fn new(parts: Parts) -> Arc<Self> {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
         let a = Arc::new(Self {
             informer: parts.informer.clone(),
             index: parts.index,
@@ -115,7 +116,7 @@ impl Availability {
 
     fn note(&self, change: &Change<'_, ApiService>) {
         {
-            let mut by_service = self.by_service.lock().expect("no code panics while holding this lock");
+            let mut by_service = self.by_service.lock();
             if let Some(old) = change.old.and_then(|o| o.service.as_ref())
                 && let Some(names) = by_service.get_mut(old.key())
             {
@@ -131,45 +132,46 @@ impl Availability {
                     .insert(change.key.into());
             }
         }
+        if let Some(new) = change.new {
+            self.failures().set_available(change.key, new.is_available());
+        }
         self.local.add(change.key.into());
         self.remote.add(change.key.into());
     }
 
     /// Queues one APIService for a check, since an object it refers to has changed.
-    pub fn enqueue(&self, name: &Str) {
+    pub(crate) fn enqueue(&self, name: &Str) {
         self.remote.add(name.clone());
     }
 
     /// Queues all remote APIServices for a check, since something that probes depend on has changed.
-    pub fn enqueue_all(&self) {
+    pub(crate) fn enqueue_all(&self) {
         for s in self.informer.snapshot().values().filter(|s| s.service.is_some()) {
             self.remote.add(s.name.clone());
         }
     }
 
-    /// Queues the available APIServices that use a transport on which an exchange failed. Unavailable ones are retried anyway.
+    /// Queues the available APIServices that use a transport on which an exchange failed.
     fn failed(&self, transport: TransportId) {
         let users = self.failures().failed(transport);
         for (name, delay) in users {
-            if self.informer.get(&name).is_some_and(|s| s.is_available()) {
-                self.remote.add_after(name, delay);
-            }
+            self.remote.add_after(name, delay);
         }
     }
 
     fn failures(&self) -> MutexGuard<'_, Failures> {
-        self.failures.lock().expect("no code panics while holding this lock")
+        self.failures.lock()
     }
 
     fn service_changed(&self, key: &str) {
-        let by_service = self.by_service.lock().expect("no code panics while holding this lock");
+        let by_service = self.by_service.lock();
         for name in by_service.get(key).into_iter().flatten() {
             self.remote.add(name.clone());
         }
     }
 
     /// Starts a controller's workers and its periodic resync. They end with `tasks`.
-    pub fn start(self: &Arc<Self>, kind: ControllerKind, tasks: &TaskGroup) {
+    pub(crate) fn start(self: &Arc<Self>, kind: ControllerKind, tasks: &TaskGroup) {
         let queue = self.queue(kind).clone();
         for _ in 0..WORKERS {
             let (me, queue) = (self.clone(), queue.clone());

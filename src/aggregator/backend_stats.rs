@@ -5,22 +5,24 @@
 //! [`InFlightPermit`].
 
 use crate::apimachinery::value::Str;
+use crate::sync::{Mutex, MutexGuard};
+use crate::tasks::shares::{Caller, Shares};
 use crate::telemetry::Latencies;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use time::OffsetDateTime;
 
 /// Limits and statistics of all APIServices. Accessed when an APIService changes or on scrape, never per request.
-pub struct StatsRegistry {
+pub(crate) struct StatsRegistry {
     limits: BackendLimits,
     all: Mutex<HashMap<Str, Arc<BackendStats>>>,
 }
 
 /// Concurrency limits per backend; 0 means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BackendLimits {
+pub(crate) struct BackendLimits {
     /// Requests other than watches and streams.
     pub requests: usize,
     /// Watches and other streams, which do not count as `requests`.
@@ -29,7 +31,7 @@ pub struct BackendLimits {
 
 /// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitReached {
+pub(crate) enum LimitReached {
     /// The limit of requests.
     Requests,
     /// The limit of watches.
@@ -37,10 +39,12 @@ pub enum LimitReached {
 }
 
 /// Limits and statistics of one APIService.
-pub struct BackendStats {
+pub(crate) struct BackendStats {
     max_requests: AtomicUsize,
     max_watches: usize,
     in_flight: AtomicUsize,
+    /// Of the places for requests: their flood is limited by the gateway's seats only while they need those.
+    shares: Shares,
     watching: AtomicUsize,
     answered: AtomicU64,
     server_errors: AtomicU64,
@@ -51,17 +55,21 @@ pub struct BackendStats {
     last_failure: Mutex<Option<(OffsetDateTime, String)>>,
 }
 
+/// Number of callers that are told apart.
+const CALLERS: usize = 64;
+
 /// Guard of one request in flight; held until the response has ended.
-pub struct InFlightPermit {
+pub(crate) struct InFlightPermit {
     stats: Arc<BackendStats>,
-    long_running: bool,
+    /// `None` for watches and other streams.
+    caller: Option<Caller>,
     /// The request was sent, but there is no response yet.
     awaiting_response: bool,
 }
 
 /// A snapshot of one backend's statistics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StatsSnapshot {
+pub(crate) struct StatsSnapshot {
     /// Limit of concurrent requests; 0 means unlimited.
     pub limit: usize,
     /// Limit of concurrent watches; 0 means unlimited.
@@ -90,7 +98,7 @@ pub struct StatsSnapshot {
 
 impl StatsRegistry {
     /// Creates an empty registry whose backends get these limits by default.
-    pub fn new(limits: BackendLimits) -> Self {
+    pub(crate) fn new(limits: BackendLimits) -> Self {
         Self {
             limits,
             all: Mutex::default(),
@@ -98,7 +106,7 @@ impl StatsRegistry {
     }
 
     /// The statistics of an APIService, created on first use. It survives changes of the object.
-    pub fn of(&self, name: &Str) -> Arc<BackendStats> {
+    pub(crate) fn of(&self, name: &Str) -> Arc<BackendStats> {
         let mut all = self.lock();
         let stats = all
             .entry(name.clone())
@@ -107,22 +115,22 @@ impl StatsRegistry {
     }
 
     /// The default limits, for APIServices without annotations of their own.
-    pub fn limits(&self) -> BackendLimits {
+    pub(crate) fn limits(&self) -> BackendLimits {
         self.limits
     }
 
     /// All backends, by APIService.
-    pub fn all(&self) -> Vec<(Str, Arc<BackendStats>)> {
+    pub(crate) fn all(&self) -> Vec<(Str, Arc<BackendStats>)> {
         self.lock().iter().map(|(n, a)| (n.clone(), a.clone())).collect()
     }
 
     /// Removes the statistics of a deleted APIService.
-    pub fn remove(&self, name: &str) {
+    pub(crate) fn remove(&self, name: &str) {
         self.lock().remove(name);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Str, Arc<BackendStats>>> {
-        self.all.lock().expect("no code panics while holding this lock")
+        self.all.lock()
     }
 }
 
@@ -130,11 +138,12 @@ impl StatsRegistry {
 
 impl BackendStats {
     /// Creates statistics with all counters at zero.
-    pub fn new(limits: BackendLimits) -> Self {
+    pub(crate) fn new(limits: BackendLimits) -> Self {
         Self {
             max_requests: AtomicUsize::new(limits.requests),
             max_watches: limits.watches,
             in_flight: AtomicUsize::new(0),
+            shares: Shares::new(CALLERS),
             watching: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
             server_errors: AtomicU64::new(0),
@@ -147,35 +156,38 @@ impl BackendStats {
     }
 
     /// Changes the limit of concurrent requests; 0 means unlimited.
-    pub fn limit_requests(&self, most: usize) {
+    pub(crate) fn limit_requests(&self, most: usize) {
         self.max_requests.store(most, Ordering::Relaxed);
     }
 
-    /// Admits a request. `long_running` requests have a limit of their own; `exempt` callers may exceed
-    /// the limit, but still count.
+    /// Admits a request of a caller. `long_running` requests have a limit of their own; `exempt` callers may exceed
+    /// the limit, but still count. One caller cannot take all places.
     ///
     /// # Errors
     /// The limit that is reached.
-    pub fn enter(
+    pub(crate) fn enter(
         self: &Arc<Self>,
         long_running: bool,
+        caller: &str,
         exempt: impl FnOnce() -> bool,
     ) -> Result<InFlightPermit, LimitReached> {
-        let (counter, most, full) = match long_running {
-            true => (&self.watching, self.max_watches, LimitReached::Watches),
-            false => {
-                let most = self.max_requests.load(Ordering::Relaxed);
-                (&self.in_flight, most, LimitReached::Requests)
-            }
-        };
-        // Increment first and undo by dropping the permit: concurrent calls can then never exceed the limit.
-        let before = counter.fetch_add(1, Ordering::Relaxed);
-        let permit = InFlightPermit {
+        let permit = |caller| InFlightPermit {
             stats: self.clone(),
-            long_running,
+            caller,
             awaiting_response: false,
         };
-        if most != 0 && before >= most && !exempt() {
+        // Increment first and undo by dropping the permit: concurrent calls can then never exceed the limit.
+        let (permit, fits, full) = if long_running {
+            let before = self.watching.fetch_add(1, Ordering::Relaxed);
+            let fits = self.max_watches == 0 || before < self.max_watches;
+            (permit(None), fits, LimitReached::Watches)
+        } else {
+            let most = self.max_requests.load(Ordering::Relaxed);
+            let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
+            let (caller, fair) = self.shares.enter(caller, most.saturating_sub(before));
+            (permit(Some(caller)), most == 0 || fair, LimitReached::Requests)
+        };
+        if !fits && !exempt() {
             self.record_rejection();
             return Err(full);
         }
@@ -183,12 +195,12 @@ impl BackendStats {
     }
 
     /// Records a request that was rejected because of a limit.
-    pub fn record_rejection(&self) {
+    pub(crate) fn record_rejection(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records a response whose head arrived after this time.
-    pub fn record_response(&self, after: Duration, status: u16) {
+    pub(crate) fn record_response(&self, after: Duration, status: u16) {
         self.answered.fetch_add(1, Ordering::Relaxed);
         if status >= 500 {
             self.server_errors.fetch_add(1, Ordering::Relaxed);
@@ -197,13 +209,13 @@ impl BackendStats {
     }
 
     /// Records a request that failed without a response.
-    pub fn record_failure(&self, why: &str) {
+    pub(crate) fn record_failure(&self, why: &str) {
         self.unreachable.fetch_add(1, Ordering::Relaxed);
         *self.failure() = Some((OffsetDateTime::now_utc(), why.to_owned()));
     }
 
     /// The current statistics.
-    pub fn snapshot(&self) -> StatsSnapshot {
+    pub(crate) fn snapshot(&self) -> StatsSnapshot {
         let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
         StatsSnapshot {
             limit: self.max_requests.load(Ordering::Relaxed),
@@ -221,21 +233,19 @@ impl BackendStats {
     }
 
     fn failure(&self) -> MutexGuard<'_, Option<(OffsetDateTime, String)>> {
-        self.last_failure
-            .lock()
-            .expect("no code panics while holding this lock")
+        self.last_failure.lock()
     }
 }
 
 impl InFlightPermit {
     /// Marks the request as sent. If the permit is dropped before [`InFlightPermit::settle`], the request counts as
     /// unanswered.
-    pub fn send(&mut self) {
+    pub(crate) fn send(&mut self) {
         self.awaiting_response = true;
     }
 
     /// The request was answered or has failed.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.awaiting_response = false;
     }
 }
@@ -245,11 +255,13 @@ impl Drop for InFlightPermit {
         if self.awaiting_response {
             self.stats.unanswered.fetch_add(1, Ordering::Relaxed);
         }
-        let counter = match self.long_running {
-            true => &self.stats.watching,
-            false => &self.stats.in_flight,
+        match self.caller {
+            None => self.stats.watching.fetch_sub(1, Ordering::Relaxed),
+            Some(caller) => {
+                self.stats.shares.leave(caller);
+                self.stats.in_flight.fetch_sub(1, Ordering::Relaxed)
+            }
         };
-        counter.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -264,24 +276,39 @@ mod tests {
             watches: 1,
         };
         let stats = Arc::new(BackendStats::new(limits));
-        let held: Vec<InFlightPermit> = (0..2).map(|_| stats.enter(false, || false).unwrap()).collect();
-        assert_eq!(stats.enter(false, || false).err(), Some(LimitReached::Requests));
-        let more = (stats.enter(false, || true), stats.enter(true, || false));
+        let held: Vec<InFlightPermit> = (0..2).map(|_| stats.enter(false, "jane", || false).unwrap()).collect();
+        assert_eq!(stats.enter(false, "jane", || false).err(), Some(LimitReached::Requests));
+        let more = (stats.enter(false, "jane", || true), stats.enter(true, "jane", || false));
         assert!(more.0.is_ok() && more.1.is_ok());
-        assert_eq!(stats.enter(true, || false).err(), Some(LimitReached::Watches));
+        assert_eq!(stats.enter(true, "jane", || false).err(), Some(LimitReached::Watches));
         let f = stats.snapshot();
         assert_eq!((f.in_flight, f.watching, f.rejected), (3, 1, 2));
         drop((held, more));
         let f = stats.snapshot();
         assert_eq!((f.in_flight, f.watching), (0, 0));
-        assert!(stats.enter(false, || false).is_ok());
+        assert!(stats.enter(false, "jane", || false).is_ok());
+    }
+
+    #[test]
+    fn one_caller_leaves_places_for_others() {
+        let limits = BackendLimits {
+            requests: 40,
+            watches: 0,
+        };
+        let stats = Arc::new(BackendStats::new(limits));
+        let all = |caller| -> Vec<_> { std::iter::from_fn(|| stats.enter(false, caller, || false).ok()).collect() };
+        let flood = all("flood");
+        assert_eq!(flood.len(), 30);
+        assert!(stats.enter(false, "quiet", || false).is_ok());
+        drop(flood);
+        assert_eq!(all("flood").len(), 30, "all places were given back");
     }
 
     #[test]
     fn a_sent_request_without_a_response_counts_as_unanswered() {
         let stats = Arc::new(BackendStats::new(BackendLimits::default()));
         let sent = |settles: bool| {
-            let mut permit = stats.enter(false, || false).unwrap();
+            let mut permit = stats.enter(false, "jane", || false).unwrap();
             permit.send();
             if settles {
                 permit.settle();

@@ -10,8 +10,7 @@ use super::disk_cache::DiskCache;
 use super::documents::{DocumentLimits, Documents};
 use super::metrics;
 use super::openapi::{Download, Downloader, OpenApiHandler, ROOT, RemoteDocuments, RemoteIndices, V2_PATH, V2Handler};
-use super::proxy::transport::ConnectionLimits;
-use super::proxy::{ProxyHandler, ProxyShared, TerminationMetrics};
+use super::proxy::{ProxyShared, TerminationMetrics};
 use super::references::{self, References};
 use super::registration::Registration;
 use super::resolver::{ClusterResolver, EndpointSlice, Service, ServiceIndex, ServiceResolver};
@@ -25,6 +24,7 @@ use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::endpoints::discovery::aggregated::{Negotiating, Priorities};
 use crate::proxy::outbound::Outbound;
 use crate::proxy::policy::ProxyPolicy;
+use crate::proxy::transport::ConnectionLimits;
 use crate::request::headers::IdentityHeaders;
 use crate::request::{RequestInfo, UnprotectedHandler};
 use crate::server::generic::GenericServer;
@@ -40,7 +40,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Dependencies and settings of the aggregator.
-pub struct Config {
+pub(crate) struct Config {
     /// Storage of APIServices, to watch.
     pub api_services: Arc<dyn Storage>,
     /// Writes APIServices (`Arc<registry::Store>` implements it).
@@ -82,6 +82,8 @@ pub struct Config {
     pub to_endpoints: bool,
     /// `--aggregator-reject-forwarding-redirect`.
     pub reject_redirects: bool,
+    /// `--aggregator-keep-discovery`.
+    pub keeps_discovery: bool,
     /// Discovery priorities of groups of the delegate servers that are not built in.
     pub priorities: Vec<(GroupVersion, Priorities)>,
     /// Limits of concurrent requests and watches per backend.
@@ -96,10 +98,9 @@ pub struct Config {
 
 /// Handle of the aggregator of a running gateway.
 #[derive(Clone)]
-pub struct Aggregator {
+pub(crate) struct Aggregator {
     transports: Arc<Transports>,
     registration: Arc<Registration>,
-    api_services: Informer<ApiService>,
     availability: Arc<Availability>,
     resolver: Arc<dyn ServiceResolver>,
 }
@@ -115,7 +116,7 @@ struct InformerHandles {
 
 impl Aggregator {
     /// Installs routes, hooks and health checks into the head server. Nothing runs before the server's hooks.
-    pub fn install(server: &mut GenericServer, config: Config) -> Self {
+    pub(crate) fn install(server: &mut GenericServer, config: Config) -> Self {
         let delegate = server.delegate().unprotected_handler();
         let paths = server.delegate().listed_paths();
         let telemetry = &config.telemetry;
@@ -206,7 +207,7 @@ impl Aggregator {
             resolver.clone(),
             transports.clone(),
             config.discovery.clone(),
-            disk_cache.clone(),
+            (disk_cache.clone(), config.keeps_discovery),
             sync_status.clone(),
             telemetry,
         );
@@ -288,7 +289,6 @@ impl Aggregator {
         let aggregator = Self {
             transports,
             registration,
-            api_services,
             availability: availability.clone(),
             resolver,
         };
@@ -398,25 +398,21 @@ impl Aggregator {
 
     /// Replaces the client certificate presented to backends. New connections use it; existing ones finish their
     /// requests.
-    pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
+    pub(crate) fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.transports.set_identity(identity);
         self.registration.refresh();
         self.availability.enqueue_all();
     }
 
     /// The proxy handler of an APIService, if registered.
-    pub fn handler(&self, name: &str) -> Option<Arc<ProxyHandler>> {
+    #[cfg(test)]
+    pub(crate) fn handler(&self, name: &str) -> Option<Arc<super::proxy::ProxyHandler>> {
         self.registration.handler(name)
     }
 
     /// Where Services are.
-    pub fn resolver(&self) -> &Arc<dyn ServiceResolver> {
+    pub(crate) fn resolver(&self) -> &Arc<dyn ServiceResolver> {
         &self.resolver
-    }
-
-    /// The informer of parsed APIServices.
-    pub fn api_services(&self) -> &Informer<ApiService> {
-        &self.api_services
     }
 }
 

@@ -8,6 +8,6 @@ mod groups;
 #[cfg(test)]
 mod tests;
 
-pub use collect::Collector;
+pub(crate) use collect::Collector;
 pub use convert::{from_resource_list, versions};
-pub use groups::{GroupHandler, GroupListHandler};
+pub(crate) use groups::{GroupHandler, GroupListHandler};

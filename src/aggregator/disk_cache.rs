@@ -20,7 +20,7 @@ const MEMORY: usize = 1 << 20;
 
 /// The disk cache. Without a directory it stores nothing.
 #[derive(Clone, Default)]
-pub struct DiskCache {
+pub(crate) struct DiskCache {
     dir: Option<PathBuf>,
     documents: Documents,
 }
@@ -55,7 +55,7 @@ impl DocumentKind {
 impl DiskCache {
     /// Uses this directory, which is created on the first save. Tightens the permissions of existing files, since
     /// earlier versions left them readable: backends' documents are private to the gateway.
-    pub fn at(dir: Option<PathBuf>, documents: Documents) -> Self {
+    pub(crate) fn at(dir: Option<PathBuf>, documents: Documents) -> Self {
         if let Some(dir) = &dir
             && let Err(e) = restrict_permissions(dir)
             && e.kind() != ErrorKind::NotFound
@@ -66,12 +66,12 @@ impl DiskCache {
     }
 
     /// The limits that apply to documents.
-    pub fn documents(&self) -> &Documents {
+    pub(crate) fn documents(&self) -> &Documents {
         &self.documents
     }
 
     /// Loads a document, subject to the current limits. Blocks on file I/O.
-    pub fn load(&self, what: DocumentKind, of: &ApiService) -> Option<Value> {
+    pub(crate) fn load(&self, what: DocumentKind, of: &ApiService) -> Option<Value> {
         let path = self.path(what, &of.name)?;
         let unusable = |why: String| tracing::warn!(file = %path.display(), "cannot use a cached document: {why}; the backend will be queried");
         let most = self.documents.max_cached_bytes(what) as u64;
@@ -87,7 +87,8 @@ impl DiskCache {
                 return None;
             }
         };
-        let mut file = self.documents.parse_cached(what, &bytes).map_err(unusable).ok()?;
+        let file = self.documents.parse_cached(what, &bytes);
+        let mut file = file.map_err(|e| unusable(e.to_string())).ok()?;
         let ours = file.str_at(&["uid"]) == of.uid.as_str() && !of.uid.is_empty();
         ours.then(|| file.unset(&["document"])).flatten()
     }
@@ -96,7 +97,7 @@ impl DiskCache {
     ///
     /// # Cancel safety
     /// Cancel safe: the file is replaced as a whole or not at all.
-    pub async fn save(&self, what: DocumentKind, of: &ApiService, document: Value) {
+    pub(crate) async fn save(&self, what: DocumentKind, of: &ApiService, document: Value) {
         let Some(path) = self.path(what, &of.name) else {
             return;
         };
@@ -119,7 +120,7 @@ impl DiskCache {
     }
 
     /// Deletes the document of a deleted APIService.
-    pub fn remove(&self, what: DocumentKind, name: &str) {
+    pub(crate) fn remove(&self, what: DocumentKind, name: &str) {
         if let Some(path) = self.path(what, name) {
             // Usually it does not exist.
             let _ = std::fs::remove_file(path);

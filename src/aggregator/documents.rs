@@ -4,9 +4,12 @@
 //! values are counted; and parsing runs on the blocking pool, a few documents at a time. Copies from the disk cache are
 //! treated the same way. Entry point: [`Documents::parse`].
 
-pub mod bounds;
+pub(crate) mod bounds;
+mod error;
 mod pruning_parser;
 mod shapes;
+
+pub(crate) use error::{CollectError, Rejected};
 
 use super::disk_cache::DocumentKind;
 use super::own_requests::LargeDocuments;
@@ -17,8 +20,6 @@ use tokio::sync::Semaphore;
 
 /// Estimated memory of processing a document, in bytes. The compute pool accounts for it if a request triggers the work.
 const MEMORY: usize = 1 << 20;
-
-pub use pruning_parser::Shape;
 
 /// Size limits of backends' documents, in bytes on the wire.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +96,7 @@ impl Documents {
     ///
     /// # Errors
     /// The document is too large or invalid.
-    pub fn parse(&self, what: PublishedKind, bytes: &[u8]) -> Result<Value, String> {
+    pub fn parse(&self, what: PublishedKind, bytes: &[u8]) -> Result<Value, Rejected> {
         // A value takes several times the bytes of its shortest text; these ratios bound the tree, not only the text.
         let (shape, max_bytes, most_values) = match what {
             PublishedKind::Groups => (&shapes::GROUPS, self.limits.discovery, self.limits.discovery / 8),
@@ -112,7 +113,7 @@ impl Documents {
     ///
     /// # Errors
     /// As [`Documents::parse`].
-    pub fn parse_cached(&self, what: DocumentKind, bytes: &[u8]) -> Result<Value, String> {
+    pub fn parse_cached(&self, what: DocumentKind, bytes: &[u8]) -> Result<Value, Rejected> {
         let shape = match what {
             DocumentKind::Discovery => &shapes::CACHED_DISCOVERY,
             DocumentKind::OpenApiV2 => &shapes::CACHED_SWAGGER,
@@ -148,9 +149,9 @@ pub enum PublishedKind {
     OpenApiV3,
 }
 
-fn check_size(bytes: &[u8], most: usize) -> Result<(), String> {
+fn check_size(bytes: &[u8], most: usize) -> Result<(), Rejected> {
     match bytes.len() > most {
-        true => Err(format!("the document is larger than {most} bytes")),
+        true => Err(Rejected::TooLarge(most)),
         false => Ok(()),
     }
 }
@@ -203,20 +204,32 @@ mod tests {
             openapi: 1 << 20,
         });
         let many = format!(r#"{{"definitions":{{"a":{{"enum":[{}0]}}}}}}"#, "0,".repeat(100_000));
-        let why = of.parse(PublishedKind::OpenApiV2, many.as_bytes()).unwrap_err();
+        let why = of
+            .parse(PublishedKind::OpenApiV2, many.as_bytes())
+            .unwrap_err()
+            .to_string();
         assert_eq!(why, "the document has more than 32768 values");
         let large = format!(r#"{{"junk":"{}"}}"#, "x".repeat(1 << 20));
-        let why = of.parse(PublishedKind::OpenApiV2, large.as_bytes()).unwrap_err();
+        let why = of
+            .parse(PublishedKind::OpenApiV2, large.as_bytes())
+            .unwrap_err()
+            .to_string();
         assert_eq!(why, "the document is larger than 1048576 bytes");
         let names: String = (0..20_001).map(|i| format!("\"d{i}\":{{}},")).collect();
         let why = Documents::default().parse(
             PublishedKind::OpenApiV2,
             format!(r#"{{"definitions":{{{names}"z":{{}}}}}}"#).as_bytes(),
         );
-        assert_eq!(why.unwrap_err(), "the document has more than 20000 definitions");
+        assert_eq!(
+            why.unwrap_err().to_string(),
+            "the document has more than 20000 definitions"
+        );
         let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
         let text = format!(r#"{{"junk":{deep},"info":{deep}}}"#);
-        let why = of.parse(PublishedKind::OpenApiV2, text.as_bytes()).unwrap_err();
+        let why = of
+            .parse(PublishedKind::OpenApiV2, text.as_bytes())
+            .unwrap_err()
+            .to_string();
         assert_eq!(why, "the document nests deeper than 200 levels");
     }
 }

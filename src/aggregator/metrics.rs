@@ -8,7 +8,7 @@ use crate::telemetry::backends::{BackendReading, EndpointReading};
 use std::sync::Arc;
 
 /// Registers the collector, which holds only weak references to what it reads.
-pub fn publish(
+pub(crate) fn publish(
     telemetry: &Telemetry,
     backend_stats: &Arc<StatsRegistry>,
     transports: &Arc<Transports>,

@@ -14,14 +14,14 @@ mod tests;
 mod v2;
 
 pub use convert::v3_of;
-pub use download::{Download, Downloader};
+pub(crate) use download::{Download, Downloader};
 use last_good::LastGoodDocuments;
 pub use merge::{filter, merge};
-pub use v2::{PATH as V2_PATH, RemoteDocuments, V2Handler};
+pub(crate) use v2::{PATH as V2_PATH, RemoteDocuments, V2Handler};
 
 use super::apiservice::ApiService;
 use super::disk_cache::{DiskCache, DocumentKind};
-use super::documents;
+use super::documents::{self, CollectError, Rejected};
 use super::own_requests::FetchedDocument;
 use super::proxy::ProxyHandler;
 use super::registration::Registration;
@@ -31,14 +31,15 @@ use crate::endpoints::discovery::aggregated::hash;
 use crate::endpoints::openapi::OpenApiV3;
 use crate::endpoints::options::Query;
 use crate::request::{Authorized, Body, FromBackend, Request, Response, UnprotectedHandler, headers};
+use crate::sync::Mutex;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use imbl::OrdMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Path of the v3 index.
-pub const ROOT: &str = "/openapi/v3";
+pub(crate) const ROOT: &str = "/openapi/v3";
 const LOCAL_LIMIT: usize = 64 << 20;
 
 /// Indices by APIService name.
@@ -53,7 +54,7 @@ struct Index {
 
 /// The last good indices of all backends.
 #[derive(Default)]
-pub struct RemoteIndices {
+pub(crate) struct RemoteIndices {
     all: ArcSwap<Indices>,
     /// Backends without a v3 index, whose v2 document is converted, with the key of the result.
     legacy: ArcSwap<OrdMap<Str, Str>>,
@@ -69,7 +70,7 @@ fn key_of(s: &ApiService) -> Str {
 
 impl RemoteIndices {
     /// Creates an empty set; indices on disk are loaded by [`Download::restore`].
-    pub fn new(disk_cache: DiskCache) -> Self {
+    pub(crate) fn new(disk_cache: DiskCache) -> Self {
         Self {
             last_good: LastGoodDocuments::new(disk_cache.clone()),
             disk_cache,
@@ -78,7 +79,7 @@ impl RemoteIndices {
     }
 
     fn set(&self, name: &Str, index: Option<Index>) {
-        let _guard = self.writing.lock().expect("no code panics while holding this lock");
+        let _guard = self.writing.lock();
         let mut all = Indices::clone(&self.all.load());
         match index {
             Some(index) => all.insert(name.clone(), Arc::new(index)),
@@ -109,7 +110,7 @@ impl Download for RemoteIndices {
         Vec::new()
     }
 
-    async fn take(&self, of: &ApiService, response: FetchedDocument) -> Result<(), String> {
+    async fn take(&self, of: &ApiService, response: FetchedDocument) -> Result<(), CollectError> {
         if response.status == 404 {
             let key = key_of(of);
             self.legacy.rcu(|all| all.update(of.name.clone(), key.clone()));
@@ -117,7 +118,10 @@ impl Download for RemoteIndices {
             return Ok(());
         }
         if response.status != 200 {
-            return Err(format!("{} on {ROOT}", response.status));
+            return Err(CollectError::Status {
+                status: response.status,
+                path: ROOT.to_owned(),
+            });
         }
         let before = self.all.load().get(&of.name).cloned();
         let (known, parser) = (before.clone(), self.disk_cache.documents().clone());
@@ -133,9 +137,9 @@ impl Download for RemoteIndices {
             };
             // Clients follow the URLs, so entries without one are dropped.
             paths.retain(|_, v: &mut Value| v.get("serverRelativeURL").as_str().is_some());
-            Ok::<_, String>(Some((source, paths)))
+            Ok::<_, Rejected>(Some((source, paths)))
         });
-        let Some((source, paths)) = parsed.await.ok_or("the process is ending")?? else {
+        let Some((source, paths)) = parsed.await.ok_or(CollectError::ShuttingDown)?? else {
             return Ok(());
         };
         self.legacy.rcu(|all| all.without(&of.name));
@@ -155,7 +159,7 @@ impl Download for RemoteIndices {
         is_document.then(|| url.to_owned())
     }
 
-    async fn take_next(&self, of: &ApiService, path: String, response: FetchedDocument) -> Result<(), String> {
+    async fn take_next(&self, of: &ApiService, path: String, response: FetchedDocument) -> Result<(), CollectError> {
         self.last_good.take(of, path, response).await
     }
 
@@ -183,7 +187,7 @@ impl Download for RemoteIndices {
 }
 
 /// Serves `/openapi/v3` and everything below it.
-pub struct OpenApiHandler {
+pub(crate) struct OpenApiHandler {
     /// Handlers in this process with their own v3 index. The delegate comes first.
     pub local: Vec<Arc<dyn UnprotectedHandler>>,
     /// The indices of backends.

@@ -2,9 +2,10 @@
 //! [`fetch`] for probes.
 
 use super::apiservice::ServiceReference;
-use super::proxy::transport::{BackendBody, Outgoing, ProbeRequest, Transport};
-use super::resolver::{Endpoints, ServiceResolver};
+use super::resolver::{Endpoints, ResolveError, ServiceResolver};
 use crate::proxy::hops::HOPS;
+use crate::proxy::transport::{BackendBody, Outgoing, ProbeRequest, SendError, Transport};
+use crate::request::body::BoxError;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -19,7 +20,7 @@ const MAX_UNUSED: usize = 64 << 10;
 
 /// The identity that a request is sent with.
 #[derive(Clone, Copy, Debug)]
-pub struct Caller {
+pub(crate) struct Caller {
     /// `X-Remote-User`.
     pub user: &'static str,
     /// `X-Remote-Group`.
@@ -27,27 +28,27 @@ pub struct Caller {
 }
 
 /// Identity of probes and of aggregated discovery.
-pub const AGGREGATOR: Caller = Caller {
+pub(crate) const AGGREGATOR: Caller = Caller {
     user: "system:kube-aggregator",
     groups: &["system:masters"],
 };
 /// Identity of discovery of a single group version; upstream sends no group there.
-pub const AGGREGATOR_WITHOUT_GROUPS: Caller = Caller {
+pub(crate) const AGGREGATOR_WITHOUT_GROUPS: Caller = Caller {
     user: "system:kube-aggregator",
     groups: &[],
 };
 /// Identity of OpenAPI downloads.
-pub const OPENAPI: Caller = Caller {
+pub(crate) const OPENAPI: Caller = Caller {
     user: "system:aggregator",
     groups: &[],
 };
 
 /// Headers of probes: the User-Agent that Go's client sends by default.
-pub const PROBE: [(HeaderName, &str); 1] = [(header::USER_AGENT, "Go-http-client/2.0")];
+pub(crate) const PROBE: [(HeaderName, &str); 1] = [(header::USER_AGENT, "Go-http-client/2.0")];
 
 /// Limits on a response.
 #[derive(Clone, Copy)]
-pub struct ResponseLimits<'a> {
+pub(crate) struct ResponseLimits<'a> {
     /// Timeout for the whole response.
     pub time: Duration,
     /// Size limit of the body in bytes on the wire. No encoding is requested.
@@ -60,7 +61,7 @@ pub struct ResponseLimits<'a> {
 
 impl<'a> ResponseLimits<'a> {
     /// Fails if the response takes longer than `time` or has more than `bytes`.
-    pub fn new(time: Duration, bytes: usize, large: &'a LargeDocuments) -> Self {
+    pub(crate) fn new(time: Duration, bytes: usize, large: &'a LargeDocuments) -> Self {
         Self {
             time,
             bytes,
@@ -75,7 +76,7 @@ impl<'a> ResponseLimits<'a> {
 pub struct LargeDocuments(Arc<Semaphore>);
 
 /// The permit of a large document; `None` for a small one.
-pub type LargeDocumentPermit = Option<OwnedSemaphorePermit>;
+pub(crate) type LargeDocumentPermit = Option<OwnedSemaphorePermit>;
 
 /// Documents up to this size are small.
 const MAX_SMALL: usize = 1 << 20;
@@ -105,8 +106,32 @@ impl Drop for RequestMetricsGuard<'_> {
     }
 }
 
+/// Why a request of the gateway itself got no response, or no complete one.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FetchError {
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// As Go's client words it.
+    #[error("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")]
+    Timeout,
+    #[error(transparent)]
+    Path(#[from] http::uri::InvalidUri),
+    #[error(transparent)]
+    Header(#[from] http::header::InvalidHeaderValue),
+    #[error(transparent)]
+    Send(#[from] SendError),
+    #[error(transparent)]
+    Body(BoxError),
+    #[error("the document is larger than {0} bytes")]
+    TooLarge(usize),
+    #[error("a document of more than {size} bytes took longer than {time:?}", size = MAX_SMALL, time = LARGE_DOCUMENT_TIMEOUT)]
+    Slow,
+    #[error("the gateway is shutting down")]
+    ShuttingDown,
+}
+
 /// A complete response.
-pub struct FetchedDocument {
+pub(crate) struct FetchedDocument {
     /// HTTP status code.
     pub status: u16,
     /// Response headers.
@@ -114,7 +139,7 @@ pub struct FetchedDocument {
     /// The body, possibly truncated.
     pub body: Bytes,
     /// Permit to be held while a large body is in memory.
-    pub permit: LargeDocumentPermit,
+    pub _permit: LargeDocumentPermit,
 }
 
 /// Downloads a document from a service.
@@ -124,7 +149,7 @@ pub struct FetchedDocument {
 ///
 /// # Cancel safety
 /// Dropping the future cancels the request at the backend.
-pub async fn get(
+pub(crate) async fn get(
     transport: &Transport,
     resolver: &dyn ServiceResolver,
     service: &ServiceReference,
@@ -132,13 +157,13 @@ pub async fn get(
     caller: Caller,
     headers: &[(HeaderName, &str)],
     limits: ResponseLimits<'_>,
-) -> Result<FetchedDocument, String> {
-    let endpoints = resolver.endpoints(service).map_err(|e| e.0)?;
+) -> Result<FetchedDocument, FetchError> {
+    let endpoints = resolver.endpoints(service)?;
     let first = transport.choose(endpoints.all());
     let fetching = fetch_sized(transport, (&endpoints, first), path, caller, headers, &limits);
     match tokio::time::timeout(limits.time, fetching).await {
         Ok(done) => done,
-        Err(_) => Err("context deadline exceeded (Client.Timeout exceeded while awaiting headers)".into()),
+        Err(_) => Err(FetchError::Timeout),
     }
 }
 
@@ -146,15 +171,19 @@ pub async fn get(
 ///
 /// # Errors
 /// The path or a header is invalid.
-pub fn probe_request(path: &str, caller: Caller, headers: &[(HeaderName, &str)]) -> Result<ProbeRequest, String> {
-    let target = PathAndQuery::try_from(path).map_err(|e| e.to_string())?;
+pub(crate) fn probe_request(
+    path: &str,
+    caller: Caller,
+    headers: &[(HeaderName, &str)],
+) -> Result<ProbeRequest, FetchError> {
+    let target = PathAndQuery::try_from(path)?;
     let mut map = HeaderMap::new();
     map.insert("x-remote-user", HeaderValue::from_static(caller.user));
     for group in caller.groups {
         map.append("x-remote-group", HeaderValue::from_static(group));
     }
     for (name, value) in headers {
-        map.append(name, HeaderValue::from_str(value).map_err(|e| e.to_string())?);
+        map.append(name, HeaderValue::from_str(value)?);
     }
     Ok(ProbeRequest { target, headers: map })
 }
@@ -167,13 +196,13 @@ pub fn probe_request(path: &str, caller: Caller, headers: &[(HeaderName, &str)])
 ///
 /// # Cancel safety
 /// Dropping the future cancels the request at the backend.
-pub async fn fetch(
+pub(crate) async fn fetch(
     transport: &Transport,
     (endpoints, first): (&Endpoints, &str),
     path: &str,
     caller: Caller,
     headers: &[(HeaderName, &str)],
-) -> Result<FetchedDocument, String> {
+) -> Result<FetchedDocument, FetchError> {
     let limits = ResponseLimits {
         time: Duration::MAX,
         bytes: MAX_UNUSED,
@@ -190,7 +219,7 @@ async fn fetch_sized(
     caller: Caller,
     headers: &[(HeaderName, &str)],
     limits: &ResponseLimits<'_>,
-) -> Result<FetchedDocument, String> {
+) -> Result<FetchedDocument, FetchError> {
     let mut out = Outgoing::from(probe_request(path, caller, headers)?);
     if let Some(hop) = transport.hop() {
         out.headers.insert(HOPS, hop.clone());
@@ -200,8 +229,7 @@ async fn fetch_sized(
         authority: transport.host_name(first),
         code: None,
     };
-    let response = transport.send_among(endpoints.all(), first, out).await;
-    let response = response.map_err(|e| e.to_string())?;
+    let response = transport.send_among(endpoints.all(), first, out).await?;
     metrics.code = Some(response.status().as_u16());
     let (head, body) = response.into_parts();
     let (body, permit) = read_body(body, limits).await?;
@@ -209,16 +237,18 @@ async fn fetch_sized(
         status: head.status.as_u16(),
         headers: head.headers,
         body,
-        permit,
+        _permit: permit,
     })
 }
 
 /// Collects a body. Stops reading as soon as the announced or actual size exceeds the limit.
-async fn read_body(mut body: BackendBody, limits: &ResponseLimits<'_>) -> Result<(Bytes, LargeDocumentPermit), String> {
-    let too_large = || format!("the document is larger than {} bytes", limits.bytes);
+async fn read_body(
+    mut body: BackendBody,
+    limits: &ResponseLimits<'_>,
+) -> Result<(Bytes, LargeDocumentPermit), FetchError> {
     let announced = http_body::Body::size_hint(&body).exact().unwrap_or(0);
     if announced > limits.bytes as u64 && !limits.truncate {
-        return Err(too_large());
+        return Err(FetchError::TooLarge(limits.bytes));
     }
     let mut bytes = Vec::new();
     let mut permit = None;
@@ -226,24 +256,24 @@ async fn read_body(mut body: BackendBody, limits: &ResponseLimits<'_>) -> Result
     loop {
         let next = match until {
             None => body.frame().await,
-            Some(until) => tokio::time::timeout_at(until, body.frame()).await.map_err(|_| {
-                format!("a document of more than {MAX_SMALL} bytes took longer than {LARGE_DOCUMENT_TIMEOUT:?}")
-            })?,
+            Some(until) => tokio::time::timeout_at(until, body.frame())
+                .await
+                .map_err(|_| FetchError::Slow)?,
         };
         let Some(frame) = next else { break };
-        let Ok(data) = frame.map_err(|e| e.to_string())?.into_data() else {
+        let Ok(data) = frame.map_err(FetchError::Body)?.into_data() else {
             continue;
         };
         if bytes.len() + data.len() > limits.bytes {
             match limits.truncate {
                 true => break,
-                false => return Err(too_large()),
+                false => return Err(FetchError::TooLarge(limits.bytes)),
             }
         }
         if permit.is_none() && bytes.len() + data.len() > MAX_SMALL {
             // While this waits for a permit, flow control stops the backend.
             let free = limits.large.0.clone().acquire_owned().await;
-            permit = Some(free.map_err(|_| "the gateway is shutting down")?);
+            permit = Some(free.map_err(|_| FetchError::ShuttingDown)?);
             until = Some(Instant::now() + LARGE_DOCUMENT_TIMEOUT);
             bytes.reserve_exact((announced as usize).saturating_sub(bytes.len()));
         }

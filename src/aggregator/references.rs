@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 const TLS_SECRET: &str = "kubernetes.io/tls";
 
 /// Informers of Secrets and ConfigMaps. An object is decoded only if an APIService refers to it.
-pub struct References {
+pub(crate) struct References {
     secrets: Informer<ReferencedObject>,
     config_maps: Informer<ReferencedObject>,
     provider: Arc<CryptoProvider>,
@@ -29,7 +29,7 @@ pub struct References {
 
 /// Why a reference cannot be used: reason and message of the condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReferenceError {
+pub(crate) struct ReferenceError {
     /// The condition's reason, a single CamelCase word.
     pub reason: &'static str,
     /// The condition's message. Everybody who can read APIServices sees it, so it discloses neither the content nor the
@@ -46,14 +46,14 @@ struct ReferencedObject {
 }
 
 /// The handles that run the informers.
-pub struct InformerHandles {
+pub(crate) struct InformerHandles {
     secrets: InformerHandle<ReferencedObject>,
     config_maps: InformerHandle<ReferencedObject>,
 }
 
 impl References {
     /// Creates informers over these stores. They are empty until the feeds run.
-    pub fn new(
+    pub(crate) fn new(
         secrets: Arc<dyn Storage>,
         config_maps: Arc<dyn Storage>,
         provider: Arc<CryptoProvider>,
@@ -73,12 +73,12 @@ impl References {
     }
 
     /// Fire when the initial lists are complete.
-    pub fn synced(&self) -> [Signal; 2] {
+    pub(crate) fn synced(&self) -> [Signal; 2] {
         [self.secrets.synced().clone(), self.config_maps.synced().clone()]
     }
 
     /// Calls `f` for each object that has changed.
-    pub fn subscribe(&self, f: impl Fn(Source, &str) + Clone + Send + Sync + 'static) {
+    pub(crate) fn subscribe(&self, f: impl Fn(Source, &str) + Clone + Send + Sync + 'static) {
         let told = f.clone();
         self.secrets.subscribe(move |c| told(Source::Secret, c.key));
         self.config_maps.subscribe(move |c| f(Source::ConfigMap, c.key));
@@ -88,7 +88,7 @@ impl References {
     ///
     /// # Errors
     /// [`ReferenceError`].
-    pub fn roots(&self, reference: &Reference) -> Result<Bytes, ReferenceError> {
+    pub(crate) fn roots(&self, reference: &Reference) -> Result<Bytes, ReferenceError> {
         let referenced = self.referenced(reference)?;
         let pem = data_of(&referenced.entry.decode(), reference)?;
         // An empty bundle would otherwise select the system's roots.
@@ -105,7 +105,7 @@ impl References {
     ///
     /// # Errors
     /// [`ReferenceError`].
-    pub fn pair(&self, reference: &Reference) -> Result<Arc<CertifiedKey>, ReferenceError> {
+    pub(crate) fn pair(&self, reference: &Reference) -> Result<Arc<CertifiedKey>, ReferenceError> {
         let referenced = self.referenced(reference)?;
         let made = referenced.pair.get_or_init(|| {
             let object = referenced.entry.decode();
@@ -150,14 +150,14 @@ impl InformerHandles {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         tokio::join!(self.secrets.run(), self.config_maps.run());
     }
 }
 
 impl ApiService {
     /// Whether this object is used for the APIService's backend.
-    pub fn refers_to(&self, source: Source, key: &str) -> bool {
+    pub(crate) fn refers_to(&self, source: Source, key: &str) -> bool {
         let both = [&self.backend.ca_from, &self.backend.certificate_from];
         both.into_iter()
             .flatten()

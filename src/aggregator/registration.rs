@@ -14,12 +14,13 @@ use super::transports::{TransportError, Transports};
 use crate::apimachinery::value::Str;
 use crate::client::{Change, Informer};
 use crate::server::mux::{DynHandler, PathRecorderMux, Registration as Route};
+use crate::sync::Mutex;
 use crate::telemetry::QueueMetrics;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Keeps the mux in sync with the APIServices.
-pub struct Registration {
+pub(crate) struct Registration {
     informer: Informer<ApiService>,
     mux: Arc<PathRecorderMux>,
     shared: Arc<ProxyShared>,
@@ -38,7 +39,7 @@ struct Registered {
 impl Registration {
     /// Subscribes to `informer`, which must not run yet. `queue` reports the metrics of upstream's work queue; there is
     /// no queue.
-    pub fn new(
+    pub(crate) fn new(
         informer: Informer<ApiService>,
         mux: Arc<PathRecorderMux>,
         shared: Arc<ProxyShared>,
@@ -61,19 +62,19 @@ impl Registration {
     }
 
     /// The proxy handler of an APIService, if registered.
-    pub fn handler(&self, name: &str) -> Option<Arc<ProxyHandler>> {
+    pub(crate) fn handler(&self, name: &str) -> Option<Arc<ProxyHandler>> {
         self.lock().get(name).map(|r| r.handler.clone())
     }
 
     /// Rebuilds the settings of all APIServices, after the client certificate has changed.
-    pub fn refresh(&self) {
+    pub(crate) fn refresh(&self) {
         for s in self.informer.snapshot().values() {
             self.renew(&s.name);
         }
     }
 
     /// Rebuilds the settings of one APIService, after an object that it refers to has changed.
-    pub fn renew(&self, name: &str) {
+    pub(crate) fn renew(&self, name: &str) {
         let _guard = self.serialize();
         if let (Some(handler), Some(s)) = (self.handler(name), self.informer.get(name)) {
             handler.set(self.settings(&s));
@@ -167,12 +168,12 @@ impl Registration {
         }
     }
 
-    fn serialize(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.applying.lock().expect("no code panics while holding this lock")
+    fn serialize(&self) -> crate::sync::MutexGuard<'_, ()> {
+        self.applying.lock()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Str, Registered>> {
-        self.handlers.lock().expect("no code panics while holding this lock")
+    fn lock(&self) -> crate::sync::MutexGuard<'_, HashMap<Str, Registered>> {
+        self.handlers.lock()
     }
 }
 

@@ -5,22 +5,22 @@
 
 mod objects;
 
-pub use objects::{EndpointSlice, Service, ServicePort, ServiceType, SliceEndpoint};
+pub(crate) use objects::{EndpointSlice, Service, ServicePort, ServiceType};
 
 use super::apiservice::ServiceReference;
 use crate::client::Informer;
 use arc_swap::ArcSwap;
 use imbl::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Why a Service currently has no address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResolveError(pub String);
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct ResolveError(pub String);
 
 /// Resolves a Service to its addresses.
-pub trait ServiceResolver: Send + Sync + 'static {
+pub(crate) trait ServiceResolver: Send + Sync + 'static {
     /// Returns one `host:port`, chosen anew on each call.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ pub trait ServiceResolver: Send + Sync + 'static {
 
 /// The addresses that a request may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoints {
+pub(crate) enum Endpoints {
     /// A single address.
     One(Arc<str>),
     /// One of several; never empty.
@@ -47,7 +47,7 @@ pub enum Endpoints {
 
 impl Endpoints {
     /// All addresses.
-    pub fn all(&self) -> &[Arc<str>] {
+    pub(crate) fn all(&self) -> &[Arc<str>] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
             Self::Any(all) => all,
@@ -55,9 +55,18 @@ impl Endpoints {
     }
 }
 
+impl From<Endpoints> for Arc<[Arc<str>]> {
+    fn from(endpoints: Endpoints) -> Self {
+        match endpoints {
+            Endpoints::One(one) => [one].into(),
+            Endpoints::Any(all) => all,
+        }
+    }
+}
+
 /// Services and their EndpointSlices, as currently stored.
 #[derive(Clone)]
-pub struct ServiceIndex {
+pub(crate) struct ServiceIndex {
     services: Informer<Service>,
     slices: Arc<ArcSwap<SlicesByService>>,
 }
@@ -65,7 +74,7 @@ pub struct ServiceIndex {
 type SlicesByService = HashMap<Box<str>, Arc<Vec<Arc<EndpointSlice>>>>;
 
 /// Resolves `default/kubernetes:443` to this server and everything else through the index.
-pub struct ClusterResolver {
+pub(crate) struct ClusterResolver {
     index: ServiceIndex,
     loopback: Arc<str>,
     to_endpoints: bool,
@@ -83,7 +92,7 @@ struct Ready {
 
 impl ServiceIndex {
     /// Creates an index over these informers, which must not run yet.
-    pub fn new(services: Informer<Service>, endpoint_slices: &Informer<EndpointSlice>) -> Self {
+    pub(crate) fn new(services: Informer<Service>, endpoint_slices: &Informer<EndpointSlice>) -> Self {
         let slices: Arc<ArcSwap<SlicesByService>> = Arc::default();
         let mine = slices.clone();
         endpoint_slices.subscribe(move |change| {
@@ -115,12 +124,12 @@ impl ServiceIndex {
     }
 
     /// The Service with this key.
-    pub fn service(&self, key: &str) -> Option<Arc<Service>> {
+    pub(crate) fn service(&self, key: &str) -> Option<Arc<Service>> {
         self.services.get(key)
     }
 
     /// The EndpointSlices of a Service.
-    pub fn slices(&self, key: &str) -> Arc<Vec<Arc<EndpointSlice>>> {
+    pub(crate) fn slices(&self, key: &str) -> Arc<Vec<Arc<EndpointSlice>>> {
         self.slices.load().get(key).cloned().unwrap_or_default()
     }
 }
@@ -128,7 +137,7 @@ impl ServiceIndex {
 impl ClusterResolver {
     /// `loopback` is this server's own `host:port`. With `to_endpoints`, requests go to
     /// endpoints instead of cluster IPs.
-    pub fn new(index: ServiceIndex, loopback: impl Into<Arc<str>>, to_endpoints: bool) -> Self {
+    pub(crate) fn new(index: ServiceIndex, loopback: impl Into<Arc<str>>, to_endpoints: bool) -> Self {
         Self {
             index,
             loopback: loopback.into(),
@@ -300,14 +309,6 @@ pub(crate) fn join(host: &str, port: u16) -> String {
         format!("{host}:{port}")
     }
 }
-
-impl fmt::Display for ResolveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ResolveError {}
 
 #[cfg(test)]
 mod tests;

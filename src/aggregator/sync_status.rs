@@ -3,17 +3,18 @@
 
 use super::disk_cache::DocumentKind;
 use crate::apimachinery::value::Str;
+use crate::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use time::OffsetDateTime;
 
 /// Sync status of all documents. Clones share the state.
 #[derive(Clone, Default)]
-pub struct SyncStatus(Arc<Mutex<HashMap<Str, [DocumentStatus; DocumentKind::KINDS]>>>);
+pub(crate) struct SyncStatus(Arc<Mutex<HashMap<Str, [DocumentStatus; DocumentKind::KINDS]>>>);
 
 /// Sync status of one document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DocumentStatus {
+pub(crate) struct DocumentStatus {
     /// When the backend last returned the document or confirmed that it is unchanged.
     pub last_success: Option<OffsetDateTime>,
     /// Whether a copy of a previous process, loaded from disk, is served meanwhile.
@@ -24,12 +25,12 @@ pub struct DocumentStatus {
 
 impl SyncStatus {
     /// Without any document.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Records the outcome of an attempt to fetch a document of an APIService.
-    pub fn note(&self, name: &Str, what: DocumentKind, outcome: Result<(), &str>) {
+    pub(crate) fn note(&self, name: &Str, what: DocumentKind, outcome: Result<(), &str>) {
         let now = OffsetDateTime::now_utc();
         let mut all = self.lock();
         let status = &mut all.entry(name.clone()).or_default()[what as usize];
@@ -48,24 +49,24 @@ impl SyncStatus {
     }
 
     /// Records that a copy was loaded from disk.
-    pub fn restored(&self, name: &Str, what: DocumentKind) {
+    pub(crate) fn restored(&self, name: &Str, what: DocumentKind) {
         self.lock().entry(name.clone()).or_default()[what as usize].restored_from_disk = true;
     }
 
     /// Forgets an APIService that was deleted or is now served in this process.
-    pub fn remove(&self, name: &str) {
+    pub(crate) fn remove(&self, name: &str) {
         self.lock().remove(name);
     }
 
     /// The sync status of a document.
-    pub fn of(&self, name: &str, what: DocumentKind) -> DocumentStatus {
+    pub(crate) fn of(&self, name: &str, what: DocumentKind) -> DocumentStatus {
         self.lock()
             .get(name)
             .map_or_else(DocumentStatus::default, |all| all[what as usize].clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Str, [DocumentStatus; DocumentKind::KINDS]>> {
-        self.0.lock().expect("no code panics while holding this lock")
+        self.0.lock()
     }
 }
 

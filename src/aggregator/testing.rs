@@ -6,14 +6,13 @@ mod clock;
 mod store;
 mod world;
 
-pub use backend::{Backend, Pki, client_pair, raw_backend, response};
-pub use clock::Still;
-pub use store::{MemoryStorage, Writer, running};
-pub use world::{OWN, World, apiservice};
+pub(crate) use backend::{Backend, Pki, client_pair, raw_backend, response};
+pub(crate) use clock::Still;
+pub(crate) use store::{MemoryStorage, Writer, running};
+pub(crate) use world::{OWN, World, apiservice};
 
 use super::apiservice::ServiceReference;
 use super::backend_stats::BackendStats;
-use super::proxy::transport::{ConnectionLimits, Transport};
 use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings, TerminationMetrics};
 use super::references::References;
 use super::resolver::{ResolveError, ServiceResolver};
@@ -22,13 +21,14 @@ use crate::proxy::hops::Hops;
 use crate::proxy::outbound::Outbound;
 use crate::proxy::policy::ProxyPolicy;
 use crate::proxy::tls::{ClientTls, TlsBuilder, TlsInputs};
+use crate::proxy::transport::{ConnectionLimits, Transport};
 use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 
 /// Resolves everything to one address.
-pub struct Always(pub String);
+pub(crate) struct Always(pub String);
 
 impl ServiceResolver for Always {
     fn resolve(&self, _: &ServiceReference) -> Result<Arc<str>, ResolveError> {
@@ -37,7 +37,7 @@ impl ServiceResolver for Always {
 }
 
 /// Answers 404 for everything.
-pub struct Nothing;
+pub(crate) struct Nothing;
 
 #[async_trait::async_trait]
 impl UnprotectedHandler for Nothing {
@@ -52,18 +52,18 @@ impl TerminationMetrics for () {
     fn record(&self, _: Option<&RequestInfo>, _: http::StatusCode) {}
 }
 
-pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+pub(crate) fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
 /// A task group that outlives the handlers of a test, as in the gateway. The test's runtime ends its tasks.
-pub fn tasks() -> TaskGroup {
+pub(crate) fn tasks() -> TaskGroup {
     let group = TaskGroup::new("test");
     std::mem::forget(group.clone());
     group
 }
 
-pub fn shared(resolver: Arc<dyn ServiceResolver>) -> Arc<ProxyShared> {
+pub(crate) fn shared(resolver: Arc<dyn ServiceResolver>) -> Arc<ProxyShared> {
     Arc::new(ProxyShared {
         delegate: Arc::new(Nothing),
         resolver,
@@ -79,7 +79,7 @@ pub fn shared(resolver: Arc<dyn ServiceResolver>) -> Arc<ProxyShared> {
 }
 
 /// A transport cache without any Secrets or ConfigMaps.
-pub fn transports(telemetry: &Telemetry) -> Transports {
+pub(crate) fn transports(telemetry: &Telemetry) -> Transports {
     let (references, _feeds) = References::new(MemoryStorage::new(), MemoryStorage::new(), provider());
     Transports::new(
         provider(),
@@ -96,7 +96,7 @@ pub fn transports(telemetry: &Telemetry) -> Transports {
 }
 
 /// A transport that trusts `ca_pem` for `ext.ns.svc`, or any certificate if it is empty.
-pub fn transport(ca_pem: &str) -> Result<Arc<Transport>, String> {
+pub(crate) fn transport(ca_pem: &str) -> Result<Arc<Transport>, String> {
     Ok(Arc::new(Transport::new(tls(ca_pem)?, Arc::default(), tasks())))
 }
 
@@ -110,11 +110,11 @@ fn tls(ca_pem: &str) -> Result<ClientTls, String> {
 }
 
 /// The TLS configuration of such a transport.
-pub fn transport_tls(ca_pem: &str) -> ClientTls {
+pub(crate) fn transport_tls(ca_pem: &str) -> ClientTls {
     tls(ca_pem).unwrap()
 }
 
-pub fn proxy(authority: &str, ca_pem: &str) -> Arc<ProxyHandler> {
+pub(crate) fn proxy(authority: &str, ca_pem: &str) -> Arc<ProxyHandler> {
     proxy_with(
         authority,
         transport(ca_pem),
@@ -123,7 +123,7 @@ pub fn proxy(authority: &str, ca_pem: &str) -> Arc<ProxyHandler> {
 }
 
 /// A handler whose backend is always at this address.
-pub fn proxy_with(
+pub(crate) fn proxy_with(
     authority: &str,
     transport: Result<Arc<Transport>, String>,
     stats: Arc<BackendStats>,
@@ -140,15 +140,15 @@ pub fn proxy_with(
     ))
 }
 
-pub fn alice() -> Authorized {
+pub(crate) fn alice() -> Authorized {
     Authorized::for_test(UserInfo::system("alice", &["dev", "system:authenticated"]))
 }
 
-pub fn get(path: &str) -> Request {
+pub(crate) fn get(path: &str) -> Request {
     http::Request::get(path).body(Body::empty()).unwrap()
 }
 
-pub async fn text(r: Response) -> String {
+pub(crate) async fn text(r: Response) -> String {
     let bytes = r.into_body().collect(1 << 24).await.unwrap();
     String::from_utf8(bytes.to_vec()).unwrap()
 }

@@ -3,12 +3,13 @@
 
 use super::apiservice::ApiService;
 use super::own_requests::{self, AGGREGATOR, PROBE};
-use super::proxy::transport::{ConnectionLimits, Transport, UpstreamOptions};
 use super::references::{self, ReferenceError, References};
 use crate::proxy::hops::HOPS;
 use crate::proxy::outbound::Outbound;
 use crate::proxy::tls::{TlsBuilder, TlsInputs};
+use crate::proxy::transport::{ConnectionLimits, Transport, UpstreamOptions};
 use crate::request::headers::IdentityHeaders;
+use crate::sync::Mutex;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use crate::telemetry::clients::ClientRequestMetrics;
@@ -16,12 +17,11 @@ use arc_swap::ArcSwapOption;
 use http::HeaderValue;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// The transports in use. Accessed when an APIService changes, never per request.
-pub struct Transports {
+pub(crate) struct Transports {
     tls: TlsBuilder,
     identity: ArcSwapOption<CertifiedKey>,
     references: Arc<References>,
@@ -36,7 +36,7 @@ pub struct Transports {
 }
 
 /// Identifies a transport as long as the process lives.
-pub type TransportId = u64;
+pub(crate) type TransportId = u64;
 
 type OnFailure = Box<dyn Fn(TransportId) + Send + Sync>;
 
@@ -50,7 +50,7 @@ struct Known {
 
 /// Header rules for every request through a transport.
 #[derive(Clone, Debug)]
-pub struct ForwardingHeaders {
+pub(crate) struct ForwardingHeaders {
     /// The hop header of this gateway replica, for loop detection.
     pub hop: HeaderValue,
     /// Names of trailers that could claim an identity.
@@ -58,17 +58,19 @@ pub struct ForwardingHeaders {
 }
 
 /// Why there can be no connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TransportError {
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TransportError {
     /// `spec.caBundle` cannot be parsed. The text is upstream's.
+    #[error("{0}")]
     Bundle(String),
     /// The annotations are invalid or refer to unusable objects.
+    #[error("{}", .0.message)]
     Annotations(ReferenceError),
 }
 
 impl Transports {
     /// Creates an empty cache. The tasks of connections belong to `tasks`.
-    pub fn new(
+    pub(crate) fn new(
         provider: Arc<CryptoProvider>,
         references: Arc<References>,
         outbound: Outbound,
@@ -93,20 +95,20 @@ impl Transports {
     }
 
     /// Calls `report` when an exchange over a transport fails or one of its connections breaks. The first caller is heard.
-    pub fn on_failure(&self, report: impl Fn(TransportId) + Send + Sync + 'static) {
+    pub(crate) fn on_failure(&self, report: impl Fn(TransportId) + Send + Sync + 'static) {
         // A second caller would be a programming error without consequence for requests.
         let _ = self.on_failure.set(Box::new(report));
     }
 
     /// Replaces the client certificate for transports created from now on. Existing ones keep theirs until they are
     /// requested again.
-    pub fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
+    pub(crate) fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.identity.store(identity);
     }
 
     /// All transports in use.
-    pub fn all(&self) -> Vec<Arc<Transport>> {
-        let known = self.known.lock().expect("no code panics while holding this lock");
+    pub(crate) fn all(&self) -> Vec<Arc<Transport>> {
+        let known = self.known.lock();
         known.iter().filter_map(|known| known.transport.upgrade()).collect()
     }
 
@@ -114,7 +116,7 @@ impl Transports {
     ///
     /// # Errors
     /// [`TransportError`].
-    pub fn of(&self, s: &ApiService) -> Result<Arc<Transport>, TransportError> {
+    pub(crate) fn of(&self, s: &ApiService) -> Result<Arc<Transport>, TransportError> {
         self.identified(s).map(|(_, transport)| transport)
     }
 
@@ -122,13 +124,13 @@ impl Transports {
     ///
     /// # Errors
     /// [`TransportError`].
-    pub fn identified(&self, s: &ApiService) -> Result<(TransportId, Arc<Transport>), TransportError> {
+    pub(crate) fn identified(&self, s: &ApiService) -> Result<(TransportId, Arc<Transport>), TransportError> {
         let wanted = self.inputs(s)?;
         let options = UpstreamOptions {
             target: s.backend.target.clone(),
             timeouts: s.backend.timeouts,
         };
-        let mut known = self.known.lock().expect("no code panics while holding this lock");
+        let mut known = self.known.lock();
         // Only weak references: a transport lives as long as a handler or a request uses it.
         known.retain(|known| known.transport.strong_count() > 0);
         let found = known
@@ -197,21 +199,6 @@ impl Transports {
                 pair => pair,
             },
         })
-    }
-}
-
-impl fmt::Display for TransportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bundle(why) => f.write_str(why),
-            Self::Annotations(error) => f.write_str(&error.message),
-        }
-    }
-}
-
-impl From<TransportError> for String {
-    fn from(why: TransportError) -> Self {
-        why.to_string()
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Writes APIServices with the server's own rights.
 #[async_trait]
-pub trait ApiServiceWriter: Send + Sync + 'static {
+pub(crate) trait ApiServiceWriter: Send + Sync + 'static {
     /// Sets the Available condition through the status subresource.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Builds the authorizers from the options, in the operator's order, and starts the informers and the file reload that
 //! feed them.
 
+use super::Error;
 use crate::authz::abac::Abac;
 use crate::authz::config::{self, AuthorizerConfig, Mode};
 use crate::authz::node::{self, Graph, Node};
@@ -26,7 +27,7 @@ use std::time::Duration;
 const RELOAD: Duration = Duration::from_secs(5);
 
 /// The authorizers, and what they are fed from.
-pub struct AuthorizationSetup {
+pub(crate) struct AuthorizationSetup {
     /// `system:masters` first, then the configured modes.
     pub authorizer: Arc<dyn Authorizer>,
     /// Roles and bindings. They are followed in every mode, because the escalation check on writes to them needs them.
@@ -69,17 +70,17 @@ impl Authorizer for ReloadableUnion {
 /// `system:masters` is allowed.
 ///
 /// # Errors
-/// A one-line message about the file that cannot be used.
-pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<AuthorizationSetup, String> {
+/// A file that cannot be used.
+pub(crate) fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<AuthorizationSetup, Error> {
     let o = &options.authorization;
     let roles = Rbac::new();
     let uses_graph = o.authorizers.iter().any(|a| a.mode == Mode::Node);
     let policies = match &o.policy {
         None => None,
         Some(path) => {
-            let about = |e: String| format!("--authorization-policy-file: {}: {e}", path.display());
-            let text = std::fs::read_to_string(path).map_err(|e| about(e.to_string()))?;
-            Some(Arc::new(Abac::parse(&text).map_err(about)?))
+            const FLAG: &str = "authorization-policy-file";
+            let text = std::fs::read_to_string(path).map_err(Error::file(FLAG, path))?;
+            Some(Arc::new(Abac::parse(&text).map_err(Error::file(FLAG, path))?))
         }
     };
     let parts = SharedParts {
@@ -106,10 +107,14 @@ pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Author
 }
 
 impl SharedParts {
-    fn union(&self, authorizers: &[AuthorizerConfig]) -> Result<Union, String> {
+    fn union(&self, authorizers: &[AuthorizerConfig]) -> Result<Union, Error> {
         let mut members: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroups::masters())];
         for a in authorizers {
-            let missing = || format!("authorizer {}: its type was not enabled at start", a.name);
+            let unusable = |source| Error::Authorizer {
+                name: a.name.clone(),
+                source,
+            };
+            let missing = || unusable("its type was not enabled at start".into());
             members.push(match a.mode {
                 Mode::AlwaysAllow => Arc::new(AlwaysAllow),
                 Mode::AlwaysDeny => Arc::new(AlwaysDeny),
@@ -123,7 +128,7 @@ impl SharedParts {
                 Mode::Webhook => {
                     let config = a.webhook.clone().ok_or_else(missing)?;
                     let webhook = Webhook::try_new(config, self.counts.clone());
-                    let webhook = webhook.map_err(|e| format!("authorizer {}: {e}", a.name))?;
+                    let webhook = webhook.map_err(|e| unusable(e.into()))?;
                     Arc::new(webhook.with_condition_metrics(self.conditions.clone(), &a.name))
                 }
             });
@@ -134,7 +139,12 @@ impl SharedParts {
 
 impl AuthorizationSetup {
     /// Starts the informers and the file reload. The returned signals fire when the informers have synced.
-    pub fn start(self, plane: &ControlPlane, authorizers: &[AuthorizerConfig], tasks: &TaskGroup) -> Vec<Signal> {
+    pub(crate) fn start(
+        self,
+        plane: &ControlPlane,
+        authorizers: &[AuthorizerConfig],
+        tasks: &TaskGroup,
+    ) -> Vec<Signal> {
         const RBAC: &str = "rbac.authorization.k8s.io";
         let storage = |group: &str, plural: &str| plane.store(group, plural).storage().clone();
         let feeds = self.roles.follow(&rbac::Sources {
@@ -191,7 +201,7 @@ async fn follow(path: PathBuf, current: Arc<ReloadableUnion>, parts: SharedParts
                     "missing required types: {missing:?}, types not enabled at start: {added:?}"
                 ));
             }
-            parts.union(&new)
+            parts.union(&new).map_err(|e| e.to_string())
         });
         match union {
             Ok(union) => {

@@ -1,6 +1,7 @@
 //! Builds the admission chain, in upstream's order, from `--enable-admission-plugins`, `--disable-admission-plugins`
 //! and `--admission-control-config-file`.
 
+use super::Error;
 use super::webhooks::AdmissionWebhooks;
 use crate::admission::configuration::ConfigSchema;
 use crate::admission::plugins::*;
@@ -17,14 +18,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Dependencies of the plugins.
-pub struct PluginDependencies<'a> {
+pub(crate) struct PluginDependencies<'a> {
     /// Reads of other resources.
     pub cluster: ObjectLookup,
     /// For plugins that check a further permission.
     pub authorizer: Arc<dyn Authorizer>,
     /// Metrics.
     pub telemetry: &'a Telemetry,
-    /// Admission webhooks.
     pub webhooks: &'a AdmissionWebhooks,
     /// The admission configuration file.
     pub configuration: Configuration,
@@ -101,11 +101,11 @@ const POD_TOLERATIONS: ConfigSchema = ConfigSchema {
     fields: &[("default", &[]), ("whitelist", &[])],
 };
 
-fn about_file(error: impl Display) -> String {
-    format!("--admission-control-config-file: {error}")
+fn about_file(error: impl Display) -> Error {
+    Error::flag("admission-control-config-file")(error.to_string())
 }
 
-fn about(plugin: &str, error: impl Display) -> String {
+fn about(plugin: &str, error: impl Display) -> Error {
     about_file(format!("{plugin}: {error}"))
 }
 
@@ -113,7 +113,7 @@ fn about(plugin: &str, error: impl Display) -> String {
 ///
 /// # Errors
 /// A one-line message about the file.
-pub fn configuration(options: &AdmissionOptions) -> Result<Configuration, String> {
+pub(crate) fn configuration(options: &AdmissionOptions) -> Result<Configuration, Error> {
     match &options.config_file {
         None => Ok(Configuration::default()),
         Some(path) => Configuration::read(path, &|path| std::fs::read(path)).map_err(about_file),
@@ -124,7 +124,10 @@ pub fn configuration(options: &AdmissionOptions) -> Result<Configuration, String
 ///
 /// # Errors
 /// A one-line message about an invalid plugin configuration.
-pub fn chain(options: &AdmissionOptions, dependencies: &PluginDependencies<'_>) -> Result<Arc<dyn Admission>, String> {
+pub(crate) fn chain(
+    options: &AdmissionOptions,
+    dependencies: &PluginDependencies<'_>,
+) -> Result<Arc<dyn Admission>, Error> {
     let mut plugins = Vec::new();
     for name in options.on() {
         plugins.extend(plugin(name, dependencies)?);
@@ -137,7 +140,7 @@ pub fn chain(options: &AdmissionOptions, dependencies: &PluginDependencies<'_>) 
 ///
 /// # Errors
 /// A one-line message about the configuration.
-pub fn webhook_kubeconfig(configuration: &Configuration, plugin: &str) -> Result<Option<PathBuf>, String> {
+pub(crate) fn webhook_kubeconfig(configuration: &Configuration, plugin: &str) -> Result<Option<PathBuf>, Error> {
     let Some(said) = configuration.checked(plugin, &WEBHOOKS).map_err(about_file)? else {
         return Ok(None);
     };
@@ -156,7 +159,7 @@ pub fn webhook_kubeconfig(configuration: &Configuration, plugin: &str) -> Result
     }
 }
 
-fn pod_security(dependencies: &PluginDependencies<'_>) -> Result<PodSecurityConfig, String> {
+fn pod_security(dependencies: &PluginDependencies<'_>) -> Result<PodSecurityConfig, Error> {
     let said = dependencies.configuration.checked("PodSecurity", &POD_SECURITY);
     match said.map_err(about_file)? {
         None => Ok(PodSecurityConfig::default()),
@@ -187,7 +190,7 @@ impl PluginBuilder<'_> {
 
 /// The plugin with this name. `None` for names that are accepted but have no effect, because their feature is off in
 /// v1.36 or because upstream's plugin admits everything.
-fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<Option<Arc<dyn Admission>>, String> {
+fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<Option<Arc<dyn Admission>>, Error> {
     let builder = PluginBuilder {
         name,
         telemetry: dependencies.telemetry,

@@ -1,5 +1,6 @@
 //! Builds the audit policy and backends from the options.
 
+use super::Error;
 use crate::audit::backend::log::Log;
 use crate::audit::backend::webhook::Webhook;
 use crate::audit::{Audit, Backend, Policy};
@@ -13,26 +14,27 @@ use std::sync::Arc;
 /// The configured auditing; `None` if no policy or no backend is configured.
 ///
 /// # Errors
-/// A one-line message about the policy, log file or kubeconfig that cannot be used.
-pub fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Option<Arc<Audit>>, String> {
+/// A policy, log file or kubeconfig that cannot be used.
+pub(crate) fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Option<Arc<Audit>>, Error> {
     let metrics = AuditMetrics::new(telemetry.registry());
     let options = &options.audit;
     let Some(policy) = &options.policy else {
         return Ok(None);
     };
-    let policy = Policy::read(policy).map_err(|e| format!("--audit-policy-file: {e}"))?;
+    let policy = Policy::read(policy).map_err(Error::flag("audit-policy-file"))?;
     let tasks = TaskGroup::new("audit");
     let mut backends = Vec::new();
     if let Some(log) = &options.log {
-        let sink = Log::open(&log.target, log.format, metrics.clone()).map_err(|e| format!("--audit-log-path: {e}"))?;
+        let sink = Log::open(&log.target, log.format, metrics.clone()).map_err(Error::flag("audit-log-path"))?;
         let (sink, mode) = (Arc::new(sink), log.mode.clone());
         backends.push(Backend::start(sink, mode, log.truncation, metrics.clone(), &tasks));
     }
     if let Some(webhook) = &options.webhook {
-        let about = |e: String| format!("--audit-webhook-config-file: {e}");
-        let config = ClientConfig::from_kubeconfig(&webhook.config_file).map_err(|e| about(e.to_string()))?;
+        const FLAG: &str = "audit-webhook-config-file";
+        let config = ClientConfig::from_kubeconfig(&webhook.config_file).map_err(Error::flag(FLAG))?;
         let counts = telemetry.client_requests.clone();
-        let sink = Webhook::try_new(&config, webhook.initial_backoff, metrics.clone(), counts).map_err(about)?;
+        let sink =
+            Webhook::try_new(&config, webhook.initial_backoff, metrics.clone(), counts).map_err(Error::flag(FLAG))?;
         let (sink, mode) = (Arc::new(sink), webhook.mode.clone());
         backends.push(Backend::start(sink, mode, webhook.truncation, metrics.clone(), &tasks));
     }

@@ -1,5 +1,6 @@
 //! Builds the authenticators from the options and the loaded certificates, in upstream's order.
 
+use super::Error;
 use super::identity_providers;
 use super::port::Port;
 use super::service_accounts::{self, ServiceAccounts};
@@ -24,7 +25,7 @@ use http::HeaderName;
 use std::sync::Arc;
 
 /// The authenticators, and what is derived from the same options.
-pub struct Authentication {
+pub(crate) struct Authentication {
     /// Tries front proxy, client certificate, bearer token, WebSocket token and anonymous, in this order.
     pub authenticator: Arc<dyn Authenticator>,
     /// Tokens only, for TokenReviews.
@@ -37,22 +38,23 @@ pub struct Authentication {
     pub identity_headers: IdentityHeaders,
 }
 
-fn header_names(flag: &str, names: &[String]) -> Result<Vec<HeaderName>, String> {
-    let parse = |n: &String| n.parse().map_err(|_| format!("--{flag}: {n:?} is no header name"));
+fn header_names(flag: &'static str, names: &[String]) -> Result<Vec<HeaderName>, Error> {
+    let wrong = Error::flag(flag);
+    let parse = |n: &String| n.parse().map_err(|_| wrong(format!("{n:?} is no header name")));
     names.iter().map(parse).collect()
 }
 
 /// Builds the authenticators.
 ///
 /// # Errors
-/// A one-line message about the header name, token file or key that cannot be used.
-pub fn build(
+/// A header name, token file or key that cannot be used.
+pub(crate) fn build(
     options: &CompletedOptions,
     port: &Port,
     token_objects: &Arc<TokenObjects>,
     tasks: &TaskGroup,
     telemetry: &Telemetry,
-) -> Result<Authentication, String> {
+) -> Result<Authentication, Error> {
     let o = &options.authentication;
     let names = RequestHeaderNames {
         username: header_names("requestheader-username-headers", &o.request_header.username_headers)?,
@@ -76,7 +78,7 @@ pub fn build(
     let audiences = &o.api_audiences;
     let mut kinds: Vec<Arc<dyn TokenAuthenticator>> = Vec::new();
     if let Some(path) = &o.token_file {
-        let file = TokenFile::read(path).map_err(|e| format!("--token-auth-file: {e}"))?;
+        let file = TokenFile::read(path).map_err(Error::flag("token-auth-file"))?;
         kinds.push(Arc::new(WithServerAudiences::new(file, audiences.clone())));
     }
     let accounts = service_accounts::build(options, token_objects.clone(), telemetry)?;
@@ -89,15 +91,15 @@ pub fn build(
     let providers = identity_providers::build(options, tasks, telemetry)?;
     kinds.push(Arc::new(WithServerAudiences::new(providers.tokens, audiences.clone())));
     if let Some(webhook) = &o.webhook {
-        let about = |e: String| format!("--authentication-token-webhook-config-file: {e}");
-        let config = ClientConfig::from_kubeconfig(&webhook.config_file).map_err(|e| about(e.to_string()))?;
-        let asked = WebhookTokens::try_new(&config, &webhook.version, webhook.ttl).map_err(|e| about(e.to_string()))?;
+        const FLAG: &str = "authentication-token-webhook-config-file";
+        let config = ClientConfig::from_kubeconfig(&webhook.config_file).map_err(Error::flag(FLAG))?;
+        let asked = WebhookTokens::try_new(&config, &webhook.version, webhook.ttl).map_err(Error::flag(FLAG))?;
         let asked = asked.counting(telemetry.client_requests.clone());
         kinds.push(Arc::new(asked));
     }
     let counts = Arc::new(TokenCacheMetrics::new(telemetry.registry()));
     let tokens: Arc<dyn TokenAuthenticator> =
-        Arc::new(TokenCache::try_new(Arc::new(TokenUnion::new(kinds)), Some(counts)).map_err(|e| e.to_string())?);
+        Arc::new(TokenCache::try_new(Arc::new(TokenUnion::new(kinds)), Some(counts)).map_err(Error::other)?);
     let proxies = port.request_header_ca.clone() as Arc<dyn ClientCaSource>;
     let clients = port.client_ca.clone() as Arc<dyn ClientCaSource>;
     let union: Arc<dyn Authenticator> = Arc::new(authn::Union::new(vec![

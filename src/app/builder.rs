@@ -1,14 +1,15 @@
 //! What a program that embeds the gateway adds to it: API groups, and `tower` layers around the filter chain.
 
-use super::{Gateway, build, run_until_signalled};
+use super::{Error, Gateway, build, run_until_signalled};
 use crate::cli::CompletedOptions;
-use crate::extensions::api_server::ApiGroup;
 use crate::request::body::BoxError;
 use crate::request::{Handler, Request};
+use crate::sdk::ApiGroup;
 use crate::server::service::{self, GatewayService};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use std::net::TcpListener;
 use std::sync::Arc;
 use tower::{Layer, Service};
 
@@ -17,6 +18,7 @@ pub struct GatewayBuilder {
     pub(super) options: CompletedOptions,
     pub(super) groups: Vec<ApiGroup>,
     pub(super) layers: Vec<Around>,
+    pub(super) sockets: Vec<TcpListener>,
 }
 
 /// Puts a layer around a handler.
@@ -28,6 +30,7 @@ impl GatewayBuilder {
             options,
             groups: Vec::new(),
             layers: Vec::new(),
+            sockets: Vec::new(),
         }
     }
 
@@ -42,7 +45,7 @@ impl GatewayBuilder {
     ///
     /// The layer meets every request to the port before it is authenticated, with its credentials, and every response after the
     /// last filter. What it answers itself is neither logged, counted nor audited; a panic in it is logged and answered 500.
-    /// [`service::layered`] has the rules for its service.
+    /// `service::layered` has the rules for its service.
     pub fn layer<L, B>(mut self, layer: L) -> Self
     where
         L: Layer<GatewayService> + Send + 'static,
@@ -56,11 +59,18 @@ impl GatewayBuilder {
         self
     }
 
+    /// Serves on sockets that listen already, such as those of a service manager, instead of on the address and port of the
+    /// options. The first one's address is what `admin.kubeconfig` names. Without sockets, nothing changes.
+    pub fn listen_on(mut self, sockets: Vec<TcpListener>) -> Self {
+        self.sockets = sockets;
+        self
+    }
+
     /// Starts the gateway, as [`start`](super::start) does.
     ///
     /// # Errors
     /// As [`start_with`](super::start_with).
-    pub fn start(self) -> BoxFuture<'static, Result<Gateway, String>> {
+    pub fn start(self) -> BoxFuture<'static, Result<Gateway, Error>> {
         build(self).boxed()
     }
 
@@ -68,7 +78,7 @@ impl GatewayBuilder {
     ///
     /// # Errors
     /// As [`run`](super::run).
-    pub fn run(self) -> BoxFuture<'static, Result<(), String>> {
+    pub fn run(self) -> BoxFuture<'static, Result<(), Error>> {
         run_until_signalled(self).boxed()
     }
 }

@@ -39,7 +39,7 @@ impl Probe for Store {
 }
 
 /// All probes, with upstream's names and ports.
-pub fn all(stores: &Arc<Stores>) -> Vec<Arc<dyn Probe>> {
+pub(crate) fn all(stores: &Arc<Stores>) -> Vec<Arc<dyn Probe>> {
     let mut all: Vec<Arc<dyn Probe>> = vec![
         Arc::new(Local("controller-manager", 10257)),
         Arc::new(Local("scheduler", 10259)),

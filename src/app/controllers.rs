@@ -1,16 +1,17 @@
 //! Starts the control loops that `--controllers` selects.
 
+use super::Error;
 use super::readiness;
+use crate::authn::service_account::Issuer;
 use crate::cli::CompletedOptions;
 use crate::controllers::{Config, Controllers, SigningConfig};
+use crate::pki::certs::DynamicCa;
 use crate::registry::StoreLookup;
 use crate::request::Handler;
 use crate::server::Lifecycle;
 use crate::server::health::HealthCheck;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
-use bytes::Bytes;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The parts of the gateway that the loops use.
@@ -20,14 +21,15 @@ pub(super) struct Parts<'a> {
     pub checks: &'a Arc<Vec<HealthCheck>>,
     pub lifecycle: &'a Lifecycle,
     pub tasks: &'a TaskGroup,
-    pub serving_ca: Option<PathBuf>,
+    pub serving_ca: Option<Arc<DynamicCa>>,
+    pub issuer: Issuer,
 }
 
 /// Starts the loops in `tasks`. They wait until the gateway is ready, because discovery is not complete before.
 ///
 /// # Errors
-/// A one-line message about `--root-ca-file`.
-pub(super) fn start(options: &CompletedOptions, gateway: Parts<'_>, telemetry: &Telemetry) -> Result<(), String> {
+/// `--root-ca-file` cannot be read.
+pub(super) fn start(options: &CompletedOptions, gateway: Parts<'_>, telemetry: &Telemetry) -> Result<(), Error> {
     let Parts {
         lookup,
         handler,
@@ -51,7 +53,9 @@ pub(super) fn start(options: &CompletedOptions, gateway: Parts<'_>, telemetry: &
             false => options.host_name.clone(),
         },
         shared_store,
-        root_ca: root_ca(options, gateway.serving_ca.as_ref())?,
+        root_ca: root_ca(options, gateway.serving_ca)?,
+        issuer: gateway.issuer,
+        unused_tokens: options.controllers.unused_tokens,
         signing: Arc::new(signing(options)),
         telemetry: telemetry.clone(),
     });
@@ -69,19 +73,21 @@ pub(super) fn start(options: &CompletedOptions, gateway: Parts<'_>, telemetry: &
 }
 
 /// Distinguishes gateways on one machine.
-fn random_suffix() -> Result<String, String> {
+fn random_suffix() -> Result<String, Error> {
     let mut bytes = [0u8; 8];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| "no random numbers are available")?;
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| Error::other("no random numbers are available"))?;
     Ok(crate::apimachinery::codec::hex(&bytes))
 }
 
-/// `--root-ca-file`, or the generated CA if the serving certificate is generated.
-fn root_ca(options: &CompletedOptions, serving_ca: Option<&PathBuf>) -> Result<Option<Bytes>, String> {
-    let Some(path) = options.controllers.root_ca_file.as_ref().or(serving_ca) else {
-        return Ok(None);
-    };
-    let read = std::fs::read(path).map_err(|e| format!("--root-ca-file: cannot read {}: {e}", path.display()))?;
-    Ok(Some(read.into()))
+/// `--root-ca-file`, or the generated CA and those that other gateways share if the serving certificate is generated.
+fn root_ca(options: &CompletedOptions, serving_ca: Option<Arc<DynamicCa>>) -> Result<Option<Arc<DynamicCa>>, Error> {
+    match &options.controllers.root_ca_file {
+        Some(path) => {
+            let read = DynamicCa::from_file(path).map_err(Error::flag("root-ca-file"))?;
+            Ok(Some(read))
+        }
+        None => Ok(serving_ca),
+    }
 }
 
 /// `--cluster-signing-cert-file`, or the generated CAs where they are in use.

@@ -1,5 +1,6 @@
 //! The commands `torana token` and `torana kubeconfig`.
 
+use super::Error;
 use crate::cli::credentials::{KubeconfigCommand, Subject, TokenCommand};
 use crate::client::{Client, ClientConfig};
 use crate::pki::{self, Credentials, Kubeconfig};
@@ -11,14 +12,14 @@ use std::time::SystemTime;
 /// Requests a service account token from the server.
 ///
 /// # Errors
-/// A one-line message: the kubeconfig cannot be used, or the server does not answer or rejects the request.
-pub fn token(command: &TokenCommand) -> BoxFuture<'_, Result<String, String>> {
+/// The kubeconfig cannot be used, or the server does not answer or rejects the request.
+pub fn token(command: &TokenCommand) -> BoxFuture<'_, Result<String, Error>> {
     asked_for_token(command).boxed()
 }
 
-async fn asked_for_token(command: &TokenCommand) -> Result<String, String> {
-    let config = ClientConfig::from_kubeconfig(&command.kubeconfig).map_err(|e| e.to_string())?;
-    let client = Client::try_new(&config).map_err(|e| e.to_string())?;
+async fn asked_for_token(command: &TokenCommand) -> Result<String, Error> {
+    let config = ClientConfig::from_kubeconfig(&command.kubeconfig).map_err(Error::other)?;
+    let client = Client::try_new(&config).map_err(Error::other)?;
     let seconds = i64::try_from(command.duration.as_secs()).unwrap_or(i64::MAX);
     let mut request = crate::json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds},
@@ -28,9 +29,9 @@ async fn asked_for_token(command: &TokenCommand) -> Result<String, String> {
     }
     let (namespace, name) = (&command.namespace, &command.name);
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
-    let answer = client.create(&path, &request).await.map_err(|e| e.to_string())?;
+    let answer = client.create(&path, &request).await.map_err(Error::other)?;
     match answer.str_at(&["status", "token"]) {
-        "" => Err(format!("{}: the answer holds no token", config.server)),
+        "" => Err(Error::other(format!("{}: the answer holds no token", config.server))),
         token => Ok(token.to_owned()),
     }
 }
@@ -38,13 +39,13 @@ async fn asked_for_token(command: &TokenCommand) -> Result<String, String> {
 /// Renders a kubeconfig.
 ///
 /// # Errors
-/// A one-line message: a file cannot be used, or the server does not answer or rejects the request.
-pub fn kubeconfig(command: &KubeconfigCommand) -> BoxFuture<'_, Result<String, String>> {
+/// A file cannot be used, or the server does not answer or rejects the request.
+pub fn kubeconfig(command: &KubeconfigCommand) -> BoxFuture<'_, Result<String, Error>> {
     written(command).boxed()
 }
 
-async fn written(command: &KubeconfigCommand) -> Result<String, String> {
-    let admin = ClientConfig::from_kubeconfig(&command.kubeconfig).map_err(|e| e.to_string())?;
+async fn written(command: &KubeconfigCommand) -> Result<String, Error> {
+    let admin = ClientConfig::from_kubeconfig(&command.kubeconfig).map_err(Error::other)?;
     let ca = match admin.ca_pem {
         Some(ca) => ca,
         None => read(&command.data_dir.join("pki/ca.crt"))?,
@@ -63,7 +64,7 @@ async fn written(command: &KubeconfigCommand) -> Result<String, String> {
         Subject::User(user, group) => {
             let dir = command.data_dir.join("pki");
             let issued = pki::issue_client(&dir, user, group.as_deref(), command.duration, SystemTime::now());
-            let (certificate, key) = issued.map_err(|e| e.to_string())?;
+            let (certificate, key) = issued.map_err(Error::other)?;
             let (certificate, key) = (certificate.as_bytes(), key.as_bytes());
             Ok(write(user, Credentials::Certificate { certificate, key }))
         }
@@ -81,6 +82,6 @@ async fn written(command: &KubeconfigCommand) -> Result<String, String> {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|e| format!("{}: cannot be read: {e}", path.display()))
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|e| Error::other(format!("{}: cannot be read: {e}", path.display())))
 }

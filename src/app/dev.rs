@@ -6,7 +6,7 @@ mod kubeconfig;
 mod manifests;
 mod scratch;
 
-use super::{Gateway, build, serve_until_signalled};
+use super::{Error, Gateway, build, serve_until_signalled};
 use crate::cli::{CompletedOptions, DevCommand, Options};
 use crate::controllers::loopback::Loopback;
 use apply::Applier;
@@ -31,14 +31,18 @@ impl Session {
     /// Prepares a session. Returns it with the options of its server.
     ///
     /// # Errors
-    /// A one-line message: no directory can be made, or the one with manifests cannot be read.
-    pub fn prepare(command: DevCommand) -> Result<(Self, Options), String> {
+    /// No directory can be made, or the one with manifests cannot be read.
+    pub fn prepare(command: DevCommand) -> Result<(Self, Options), Error> {
         let started = Instant::now();
         let mut options = *command.options;
         if let Some(dir) = &command.apply {
-            std::fs::read_dir(dir).map_err(|e| format!("--apply: cannot read {}: {e}", dir.display()))?;
+            std::fs::read_dir(dir).map_err(Error::unreadable("apply", dir))?;
         }
-        let scratch = command.ephemeral.then(Scratch::create).transpose()?;
+        let scratch = command
+            .ephemeral
+            .then(Scratch::create)
+            .transpose()
+            .map_err(Error::other)?;
         if let Some(scratch) = &scratch {
             options.storage.data_dir = scratch.path().to_owned();
         }
@@ -101,17 +105,17 @@ impl Session {
 ///
 /// # Errors
 /// As [`super::run`]; `--merge-kubeconfig` cannot read or write the kubeconfig.
-pub fn run(options: CompletedOptions, session: Session) -> BoxFuture<'static, Result<(), String>> {
+pub fn run(options: CompletedOptions, session: Session) -> BoxFuture<'static, Result<(), Error>> {
     serve(options, session).boxed()
 }
 
-async fn serve(options: CompletedOptions, session: Session) -> Result<(), String> {
+async fn serve(options: CompletedOptions, session: Session) -> Result<(), Error> {
     let loops = options.controllers.selection.names().to_vec();
     let data_dir = options.storage.data_dir.clone();
     let gateway = build(Gateway::builder(options)).await?;
     // Removes its entries when dropped, also if the server fails.
     let _merged = match session.merge_kubeconfig {
-        true => Some(Merged::add(gateway.kubeconfig())?),
+        true => Some(Merged::add(gateway.kubeconfig()).map_err(Error::other)?),
         false => None,
     };
     say(&session.greeting(&gateway, &loops, &data_dir));

@@ -26,7 +26,7 @@ const OLD: [(&str, &str); 6] = [
 
 /// The set of served versions and resources.
 #[derive(Debug, Default)]
-pub struct Enablement {
+pub(crate) struct Enablement {
     versions: BTreeMap<(String, String), bool>,
     resources: BTreeMap<(String, String, String), bool>,
     /// Keys that enable an API which this release does not have.
@@ -45,12 +45,27 @@ fn is_of(wide: &str, version: &str) -> bool {
     }
 }
 
+/// Why `--runtime-config` cannot be used; worded as upstream words it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("unknown api groups {0}")]
+    Groups(String),
+    #[error("invalid value {0}={1}")]
+    Wide(&'static str, String),
+    #[error("group version {0} that has not been registered")]
+    Version(GroupVersion),
+    #[error("invalid value of {key}: {value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")]
+    Value { key: String, value: String },
+    #[error("invalid key {key}: group/version/resource and resource is always lowercase plural, not {resource:?}")]
+    Resource { key: String, resource: String },
+}
+
 impl Enablement {
     /// Evaluates the flag against the built-in versions.
     ///
     /// # Errors
-    /// A one-line message, worded as upstream words it.
-    pub fn read(config: &RuntimeConfig, served: &[GroupVersion]) -> Result<Self, String> {
+    /// The flag names something that does not exist, or has a wrong value.
+    pub(crate) fn read(config: &RuntimeConfig, served: &[GroupVersion]) -> Result<Self, Refused> {
         let known = |group: &str, version: &str| {
             served.iter().any(|gv| gv.group == group && gv.version == version)
                 || autoregister::priorities(group, version).is_some()
@@ -72,7 +87,7 @@ impl Enablement {
             .filter(|g| !groups.contains(g))
             .collect();
         if !unknown.is_empty() {
-            return Err(format!("unknown api groups {}", unknown.join(",")));
+            return Err(Refused::Groups(unknown.join(",")));
         }
         let mut out = Self::default();
         for wide in WIDE_KEYS {
@@ -80,7 +95,7 @@ impl Enablement {
                 None => continue,
                 Some("true") => true,
                 Some("false") => false,
-                Some(other) => return Err(format!("invalid value {wide}={other}")),
+                Some(other) => return Err(Refused::Wide(wide, other.to_owned())),
             };
             for gv in served.iter().filter(|gv| is_of(wide, &gv.version)) {
                 out.versions.insert((gv.group.to_string(), gv.version.to_string()), on);
@@ -95,12 +110,13 @@ impl Enablement {
             let (group, version) = (parts[0], parts[1]);
             if !known(group, version) {
                 let gv = GroupVersion::new(group, version);
-                return Err(format!("group version {gv} that has not been registered"));
+                return Err(Refused::Version(gv));
             }
             let on = match value {
                 "" => true,
-                text => go_bool(text).ok_or_else(|| {
-                    format!("invalid value of {key}: {text}, err: strconv.ParseBool: parsing {text:?}: invalid syntax")
+                text => go_bool(text).ok_or_else(|| Refused::Value {
+                    key: key.to_owned(),
+                    value: text.to_owned(),
                 })?,
             };
             if on && !served.iter().any(|gv| gv.group == group && gv.version == version) {
@@ -110,9 +126,10 @@ impl Enablement {
             match parts.get(2) {
                 None => drop(out.versions.insert((group.to_owned(), version.to_owned()), on)),
                 Some(resource) if resource.to_lowercase() != *resource => {
-                    return Err(format!(
-                        "invalid key {key}: group/version/resource and resource is always lowercase plural, not {resource:?}"
-                    ));
+                    return Err(Refused::Resource {
+                        key: key.to_owned(),
+                        resource: (*resource).to_owned(),
+                    });
                 }
                 Some(resource) => {
                     let key = (group.to_owned(), version.to_owned(), (*resource).to_owned());
@@ -131,7 +148,7 @@ impl Enablement {
     }
 
     /// The group version with its enabled resources; `None` if there are none.
-    pub fn of(&self, group: &Group) -> Option<Group> {
+    pub(crate) fn of(&self, group: &Group) -> Option<Group> {
         let resources = group.resources.iter();
         let resources: Vec<_> = resources
             .filter(|(row, _)| self.serves(&group.gv, &row.gvr.resource))
@@ -144,7 +161,7 @@ impl Enablement {
     }
 
     /// The enabled group versions of the control plane, in table order.
-    pub fn groups(&self, plane: &ControlPlane) -> Vec<Group> {
+    pub(crate) fn groups(&self, plane: &ControlPlane) -> Vec<Group> {
         plane.groups.iter().filter_map(|g| self.of(g)).collect()
     }
 }
@@ -153,7 +170,7 @@ impl Enablement {
 mod tests {
     use super::*;
 
-    fn read(pairs: &[(&str, &str)]) -> Result<Enablement, String> {
+    fn read(pairs: &[(&str, &str)]) -> Result<Enablement, Refused> {
         let served = [("", "v1"), ("apps", "v1"), ("autoscaling", "v2"), ("autoscaling", "v1")];
         let served: Vec<GroupVersion> = served.iter().map(|(g, v)| GroupVersion::new(g, v)).collect();
         let pairs = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
@@ -181,7 +198,7 @@ mod tests {
 
     #[test]
     fn invalid_values_give_upstreams_messages() {
-        let refused = |key: &str, value: &str| read(&[(key, value)]).unwrap_err();
+        let refused = |key: &str, value: &str| read(&[(key, value)]).unwrap_err().to_string();
         assert_eq!(
             refused("nope.example.com/v1", "true"),
             "unknown api groups nope.example.com"

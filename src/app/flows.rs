@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
 /// The controller, and the informers that configure it.
-pub struct FlowControl {
+pub(crate) struct FlowControl {
     /// Admits requests.
     pub controller: Arc<FlowController>,
     /// Fire when all stored schemas and levels have been read.
@@ -38,14 +38,14 @@ pub struct FlowControl {
 }
 
 /// The informers, the writer of the `Dangling` conditions, and the controller.
-pub struct Consumer {
+pub(crate) struct Consumer {
     feeds: [InformerHandle<Value>; 2],
     dangling: Dangling,
     controller: Arc<FlowController>,
 }
 
 /// Sets up the controller. Nothing is read before the consumer is started. `None` if priority and fairness is disabled.
-pub fn follow(
+pub(crate) fn follow(
     plane: &ControlPlane,
     options: &GenericOptions,
     lookup: &StoreLookup,
@@ -96,7 +96,7 @@ pub fn follow(
 
 impl Consumer {
     /// Runs the consumer in `tasks`, until the group stops.
-    pub fn start(self, tasks: &TaskGroup) {
+    pub(crate) fn start(self, tasks: &TaskGroup) {
         let [schemas, levels] = self.feeds;
         tasks.spawn_until_stopped("flow schemas", schemas.run());
         tasks.spawn_until_stopped("priority levels", levels.run());
@@ -106,7 +106,7 @@ impl Consumer {
 }
 
 /// Serves the debug dumps.
-pub fn serve_dumps(server: &GenericServer, controller: &Arc<FlowController>) {
+pub(crate) fn serve_dumps(server: &GenericServer, controller: &Arc<FlowController>) {
     for name in ["dump_priority_levels", "dump_queues", "dump_requests"] {
         let handler = DumpHandler {
             controller: controller.clone(),

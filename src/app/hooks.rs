@@ -3,13 +3,14 @@
 use crate::client::InformerHandle;
 use crate::controlplane::ControlPlane;
 use crate::controlplane::bootstrap::{
-    self, Advertise, ClusterAuthenticationInfo, flowcontrol, priority_classes, rbac, retry,
+    self, Advertise, ClusterAuthenticationInfo, flowcontrol, identity_lease, priority_classes, rbac, retry,
 };
 use crate::extensions::custom_resources::{CustomResources, Definition};
 use crate::extensions::naming::Naming;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::tasks::Signal;
+use crate::tasks::compute::ComputePool;
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ const DEFAULTS: Duration = Duration::from_secs(30);
 const FLOW_CONTROL: Duration = Duration::from_secs(300);
 
 /// Adds the hooks that create the default objects.
-pub fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
+pub(crate) fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
     let p = plane.clone();
     server.add_post_start_hook("rbac/bootstrap-roles", move |_| async move {
         let made = retry(DEFAULTS, || rbac::ensure(&p)).await;
@@ -41,10 +42,27 @@ pub fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
     });
 }
 
+/// Adds the hooks that keep the Lease of this server, and delete those of servers that are gone.
+pub(crate) fn identity_leases(server: &mut GenericServer, plane: &Arc<ControlPlane>, host_name: &str) {
+    let (p, host_name) = (plane.clone(), host_name.to_owned());
+    server.add_post_start_hook("start-kube-apiserver-identity-lease-controller", move |cx| async move {
+        identity_lease::spawn(&cx.tasks, p, &host_name);
+        Ok(())
+    });
+    let p = plane.clone();
+    server.add_post_start_hook(
+        "start-kube-apiserver-identity-lease-garbage-collector",
+        move |cx| async move {
+            identity_lease::spawn_garbage_collector(&cx.tasks, p);
+            Ok(())
+        },
+    );
+}
+
 /// Adds the hooks that create and maintain the system namespaces, the server's own Service and endpoints, the record of
 /// cluster IPs, and the trust bundle for backends. Upstream has one hook for each; here a single pass creates them all,
 /// so the other hooks only wait for it.
-pub fn system_objects(
+pub(crate) fn system_objects(
     server: &mut GenericServer,
     plane: &Arc<ControlPlane>,
     advertise: Advertise,
@@ -75,11 +93,12 @@ pub fn system_objects(
 
 /// Adds the hooks that follow the CustomResourceDefinitions, with `feed`, and run their controllers. The signal fires when
 /// all stored definitions have been read.
-pub fn definitions(
+pub(crate) fn definitions(
     server: &mut GenericServer,
     plane: &ControlPlane,
     custom: CustomResources,
     feed: InformerHandle<Definition>,
+    compute: &ComputePool,
     telemetry: &Telemetry,
 ) -> Signal {
     let store = plane.store("apiextensions.k8s.io", "customresourcedefinitions").clone();
@@ -98,9 +117,10 @@ pub fn definitions(
         });
         Ok(())
     });
+    let compute = compute.clone();
     server.add_post_start_hook("start-apiextensions-controllers", move |cx| async move {
-        naming.start(&cx.tasks);
-        custom.start(&cx.tasks);
+        naming.start(&cx.tasks, compute.clone());
+        custom.start(&cx.tasks, &compute);
         Ok(())
     });
     let known = synced.clone();
@@ -113,7 +133,7 @@ pub fn definitions(
 }
 
 /// Makes `/readyz` fail until all informers have synced.
-pub fn informers_synced(server: &mut GenericServer, synced: Vec<Signal>) {
+pub(crate) fn informers_synced(server: &mut GenericServer, synced: Vec<Signal>) {
     server.add_health_check(informer_sync(synced));
 }
 

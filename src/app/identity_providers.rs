@@ -1,6 +1,7 @@
 //! Builds the authenticator of identity providers from `--authentication-config` and `--oidc-*`, and reloads the file
 //! when it changes.
 
+use super::Error;
 use crate::apimachinery::codec::hex;
 use crate::authn::oidc::configuration::{AnonymousConfig, JwtIssuer};
 use crate::authn::oidc::{JwtAuthenticators, discover};
@@ -21,7 +22,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const HEALTHY_WITHIN: Duration = Duration::from_secs(60);
 
 /// The result of the options.
-pub struct IdentityProviders {
+pub(crate) struct IdentityProviders {
     /// Authenticates the tokens of the configured providers.
     pub tokens: Arc<JwtAuthenticators>,
     /// The file's settings for anonymous requests.
@@ -31,12 +32,12 @@ pub struct IdentityProviders {
 /// Builds the authenticator. Discovery of providers and the reload of the file run in `tasks`.
 ///
 /// # Errors
-/// A one-line message about the file that cannot be used.
-pub fn build(
+/// A file that cannot be used.
+pub(crate) fn build(
     options: &CompletedOptions,
     tasks: &TaskGroup,
     telemetry: &Telemetry,
-) -> Result<IdentityProviders, String> {
+) -> Result<IdentityProviders, Error> {
     let o = &options.authentication;
     let mut issuers: Vec<JwtIssuer> = Vec::new();
     let mut anonymous = None;
@@ -44,17 +45,17 @@ pub fn build(
         let mut issuer = oidc.issuer.clone();
         if let Some(path) = &oidc.ca_file {
             let pem = std::fs::read_to_string(path);
-            issuer.ca_pem = Some(pem.map_err(|e| format!("--oidc-ca-file: cannot read {}: {e}", path.display()))?);
+            issuer.ca_pem = Some(pem.map_err(Error::unreadable("oidc-ca-file", path))?);
         }
         issuers.push(issuer);
     }
     let service_accounts = &o.service_account.issuers;
     if let Some(path) = &o.config_file {
-        let config = read_authentication_config(path, service_accounts).map_err(|e| e.to_string())?;
+        let config = read_authentication_config(path, service_accounts).map_err(Error::other)?;
         issuers.extend(config.issuers);
         anonymous = config.anonymous;
     }
-    let set = discover(&issuers, tasks).map_err(|e| format!("identity provider {e}"))?;
+    let set = discover(&issuers, tasks).map_err(|e| Error::other(format!("identity provider {e}")))?;
     let authenticators = Arc::new(JwtAuthenticators::new(set, system_clock()));
     if let Some(path) = &o.config_file {
         let follower = Follower {

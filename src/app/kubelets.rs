@@ -1,5 +1,6 @@
 //! Configures the connections to kubelets from the `--kubelet-*` flags; the files are watched for changes.
 
+use super::Error;
 use crate::cli::CompletedOptions;
 use crate::controlplane::KubeletConfig;
 use crate::pki::certs::{DynamicCa, DynamicKeyPair, Reload, watch_files};
@@ -16,19 +17,19 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The kubelet configuration of the control plane. Its connections and the task that watches the files run in `tasks`.
 ///
 /// # Errors
-/// A one-line message that names the flag and the file.
-pub fn config(
+/// A file that cannot be used.
+pub(crate) fn config(
     options: &CompletedOptions,
     provider: &Arc<CryptoProvider>,
     tasks: &TaskGroup,
     policy: ProxyPolicy,
-) -> Result<KubeletConfig, String> {
+) -> Result<KubeletConfig, Error> {
     let o = &options.kubelet;
     let mut watched: Vec<Arc<dyn Reload>> = Vec::new();
     let certificate_authority = match &o.certificate_authority {
         None => None,
         Some(path) => {
-            let ca = DynamicCa::from_file(path).map_err(|e| format!("--kubelet-certificate-authority: {e}"))?;
+            let ca = DynamicCa::from_file(path).map_err(Error::flag("kubelet-certificate-authority"))?;
             watched.push(ca.clone());
             Some(ca)
         }
@@ -37,7 +38,7 @@ pub fn config(
         None => None,
         Some((cert, key)) => {
             let pair = DynamicKeyPair::from_files(cert, key, provider.clone());
-            let pair = pair.map_err(|e| format!("--kubelet-client-certificate: {e}"))?;
+            let pair = pair.map_err(Error::flag("kubelet-client-certificate"))?;
             watched.push(pair.clone());
             Some(pair)
         }

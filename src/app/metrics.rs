@@ -6,16 +6,17 @@ use crate::registry::resource::Backing;
 use crate::storage::backend::CacheStats;
 use crate::storage::budget::Budget;
 use crate::storage::cacher::counters::WAIT_BUCKETS;
+use crate::sync::Mutex;
 use crate::telemetry::Telemetry;
 use crate::telemetry::caches::{BudgetReading, CacheReading, Caches, Wait};
 use crate::telemetry::objects::Objects;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Publishes object counts, cache metrics and the size of the store. `count_every` is the maximum age of the counts
 /// (`--etcd-count-metric-poll-period`); zero disables them.
-pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane, count_every: Duration) {
+pub(crate) fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane, count_every: Duration) {
     let groups = plane.groups.iter().chain([&plane.apiregistration]);
     let names: HashMap<String, [String; 2]> = groups
         .clone()
@@ -46,7 +47,7 @@ pub fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane
         let Some(stores) = stores.upgrade() else { return };
         let stats = stores.stats();
         if let Some(objects) = &objects {
-            let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counted = counted.lock();
             if counted.is_none_or(|at| at.elapsed() >= count_every) {
                 *counted = Some(Instant::now());
                 for ((group, resource), storage) in &storages {

@@ -1,18 +1,20 @@
 //! The serving port: generates or loads and watches certificates, binds the socket, and writes the administrator's
-//! kubeconfig. [`Port::prepare`] does all that; [`Port::open`] then attaches the handler.
+//! kubeconfig. [`Port::bind`] starts with what takes longest, [`Bound::prepare`] does the rest; [`Port::open`] then attaches the
+//! handler.
 
+use super::Error;
 use crate::cli::CompletedOptions;
-use crate::pki::certs::{CertError, DynamicCa, DynamicKeyPair, Reload, watch_files};
-use crate::pki::{self, Credentials, Kubeconfig, Pki, PkiOptions};
+use crate::pki::certs::{DynamicCa, DynamicKeyPair, Reload, watch_files};
+use crate::pki::{self, Credentials, Kubeconfig, Pki, PkiError, PkiOptions};
 use crate::request::Handler;
 use crate::serving::{Listener, Server, ServerHandle, SniKeyPair, TlsConfig, listener};
 use crate::telemetry::port::PortMetrics;
 use rustls::crypto::CryptoProvider;
-use std::fmt::Display;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// Interval at which certificate files are checked for changes.
@@ -20,26 +22,34 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval at which generated certificates are checked for expiry.
 const RENEW_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
+/// A bound port whose keys and certificates are being made.
+pub(crate) struct Bound {
+    listener: Listener,
+    pki: JoinHandle<Result<Pki, PkiError>>,
+}
+
 /// A bound port that does not accept connections yet, and the certificates that other modules need.
-pub struct Port {
+pub(crate) struct Port {
     /// CAs of client certificates; for the authenticator and for `client-ca-file` in the published ConfigMap.
     pub client_ca: Arc<DynamicCa>,
     /// CAs of front proxies.
     pub request_header_ca: Arc<DynamicCa>,
     /// Client certificate presented to backends.
     pub proxy_client: Arc<DynamicKeyPair>,
-    /// File with the CA of the serving certificate; `None` if that is given by flag.
-    pub serving_ca: Option<PathBuf>,
+    /// CAs with which clients verify this server; `None` if somebody else issued the serving certificate.
+    pub serving_ca: Option<Arc<DynamicCa>>,
     /// Path of the administrator's kubeconfig.
     pub kubeconfig: PathBuf,
     tls: Arc<TlsConfig>,
     listener: Listener,
     limits: crate::serving::Limits,
     tasks: Tasks,
+    /// The outcome of writing the kubeconfig.
+    written: oneshot::Receiver<Result<(), Error>>,
 }
 
 /// A port that accepts connections. Dropping it ends the tasks that watch its certificates.
-pub struct OpenPort {
+pub(crate) struct OpenPort {
     /// Handle of the running server.
     pub server: ServerHandle,
     _tasks: Tasks,
@@ -69,31 +79,51 @@ async fn renew(mut options: PkiOptions) {
     }
 }
 
-fn about(flag: &str) -> impl Fn(CertError) -> String {
-    move |error| format!("--{flag}: {error}")
-}
-
-fn text(error: impl Display) -> String {
-    error.to_string()
-}
-
 impl Port {
-    /// Prepares the port. Needs a tokio runtime; the data directory must belong to this process alone.
+    /// Binds, and starts to make missing keys and certificates on a thread of the blocking pool, because waiting for the disk takes
+    /// as long as opening the store. The data directory must belong to this process alone.
     ///
     /// # Errors
-    /// A one-line message: the port is taken, a file cannot be read or written, a certificate cannot be used.
-    pub fn prepare(options: &CompletedOptions, provider: &Arc<CryptoProvider>) -> Result<Self, String> {
+    /// The port is taken.
+    pub(crate) fn bind(options: &CompletedOptions, sockets: Vec<TcpListener>) -> Result<Bound, Error> {
         // Bind first, so that a second server on the same machine fails before it touches any file.
-        let listener = listener::bind(options.bind, options.serving.share_port).map_err(text)?;
-        let pki = pki::ensure(&options.pki_options()).map_err(text)?;
+        let listener = match sockets.is_empty() {
+            true => listener::bind(options.bind, options.serving.share_port).map_err(Error::other)?,
+            false => Listener::adopt(sockets).map_err(Error::during("an inherited socket cannot be used"))?,
+        };
+        let wanted = options.pki_options();
+        let pki = tokio::task::spawn_blocking(move || pki::ensure(&wanted));
+        Ok(Bound { listener, pki })
+    }
+}
+
+impl Bound {
+    /// Prepares the port.
+    ///
+    /// # Errors
+    /// A file cannot be read or written, or a certificate cannot be used.
+    pub(crate) async fn prepare(
+        self,
+        options: &CompletedOptions,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Port, Error> {
+        let Self { listener, pki } = self;
+        let pki = pki.await.map_err(Error::other)?.map_err(Error::other)?;
+        if !pki.written.is_empty() {
+            tracing::info!(files = ?pki.written, "generated keys and certificates");
+        }
         let mut watched: Vec<Arc<dyn Reload>> = Vec::new();
         let mut pair = |flag, files: Option<(PathBuf, PathBuf)>, made: (PathBuf, PathBuf)| {
             let (cert, key) = files.unwrap_or(made);
-            let pair = DynamicKeyPair::from_files(cert, key, Arc::clone(provider)).map_err(about(flag))?;
+            let pair = DynamicKeyPair::from_files(cert, key, Arc::clone(provider)).map_err(Error::flag(flag))?;
             watched.push(Arc::clone(&pair) as Arc<dyn Reload>);
-            Ok::<_, String>(pair)
+            Ok::<_, Error>(pair)
         };
-        let default = pair("tls-cert-file", options.serving.pair.clone(), pki.apiserver())?;
+        let serving_flag = match pki.serving_is_ours {
+            true => "tls-cert-file",
+            false => "cert-dir",
+        };
+        let default = pair(serving_flag, options.serving.pair.clone(), pki.apiserver())?;
         let proxy_client = pair(
             "proxy-client-cert-file",
             options.aggregator.proxy_client.clone(),
@@ -107,9 +137,9 @@ impl Port {
             });
         }
         let mut ca = |flag, file: &Option<PathBuf>, made: PathBuf| {
-            let ca = DynamicCa::from_file(file.as_ref().unwrap_or(&made)).map_err(about(flag))?;
+            let ca = DynamicCa::from_file(file.as_ref().unwrap_or(&made)).map_err(Error::flag(flag))?;
             watched.push(Arc::clone(&ca) as Arc<dyn Reload>);
-            Ok::<_, String>(ca)
+            Ok::<_, Error>(ca)
         };
         let authentication = &options.authentication;
         let client_ca = ca("client-ca-file", &authentication.client_ca, pki.client_ca())?;
@@ -126,72 +156,121 @@ impl Port {
             options.serving.tls.clone(),
             Arc::clone(provider),
         )
-        .map_err(text)?;
-        let kubeconfig = options.kubeconfig_path();
-        write_kubeconfig(options, &pki, &default, &listener, &kubeconfig)?;
+        .map_err(Error::other)?;
+        let serving_ca = match options.serving.pair.is_none() && pki.serving_is_ours {
+            true => Some(ca("data-dir", &None, pki.ca())?),
+            false => None,
+        };
+        let administrator = Arc::new(Administrator {
+            file: options.kubeconfig_path(),
+            server: options.local_url(listener.local_addr().port()),
+            serving: Arc::clone(&default),
+            serving_ca: serving_ca.clone(),
+            pair: pki.admin(),
+        });
+        let (tell, written) = oneshot::channel();
         let tasks = Tasks(vec![
             tokio::spawn(Arc::clone(&tls).follow()),
             tokio::spawn(watch_files(watched, CHECK_INTERVAL)),
             tokio::spawn(renew(options.pki_options())),
+            tokio::spawn(Arc::clone(&administrator).keep(tell)),
         ]);
-        Ok(Self {
+        Ok(Port {
             client_ca,
             request_header_ca,
             proxy_client,
-            serving_ca: options.serving.pair.is_none().then(|| pki.ca()),
-            kubeconfig,
+            serving_ca,
+            kubeconfig: administrator.file.clone(),
             tls,
             listener,
             limits: options.limits.clone(),
             tasks,
+            written,
         })
     }
+}
 
+impl Port {
     /// The bound address.
-    pub fn local_addr(&self) -> SocketAddr {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
     }
 
     /// Starts serving with `handler`.
-    pub fn open(self, handler: Arc<dyn Handler>, metrics: PortMetrics) -> OpenPort {
+    ///
+    /// # Errors
+    /// The administrator's kubeconfig cannot be written.
+    pub(crate) async fn open(self, handler: Arc<dyn Handler>, metrics: PortMetrics) -> Result<OpenPort, Error> {
+        self.written.await.map_err(Error::other)??;
         let server = Server {
             tls: self.tls,
             limits: self.limits,
             handler,
             metrics,
         };
-        OpenPort {
+        Ok(OpenPort {
             server: server.serve(self.listener),
             _tasks: self.tasks,
-        }
+        })
     }
 }
 
-/// Writes the administrator's kubeconfig. For a serving certificate given by flag its own chain is the CA data, because
+/// The administrator's kubeconfig. For a serving certificate that somebody else issued, its own chain is the CA data, because
 /// its issuer is not known.
-fn write_kubeconfig(
-    options: &CompletedOptions,
-    pki: &Pki,
-    serving: &DynamicKeyPair,
-    listener: &Listener,
-    path: &Path,
-) -> Result<(), String> {
-    let read = |path: &Path| std::fs::read(path).map_err(|e| format!("{}: cannot be read: {e}", path.display()));
-    let (cert, key) = pki.admin();
-    let ca = match options.serving.pair {
-        None => read(&pki.ca())?,
-        Some(_) => serving.current().cert_pem.to_vec(),
-    };
-    let kubeconfig = Kubeconfig {
-        server: &options.local_url(listener.local_addr().port()),
-        certificate_authority: &ca,
-        user: "kubernetes-admin",
-        credentials: Credentials::Certificate {
-            certificate: &read(&cert)?,
-            key: &read(&key)?,
-        },
-    };
-    pki::write_kubeconfig(path, &kubeconfig).map_err(text)
+struct Administrator {
+    file: PathBuf,
+    server: String,
+    serving: Arc<DynamicKeyPair>,
+    serving_ca: Option<Arc<DynamicCa>>,
+    /// Client certificate and key.
+    pair: (PathBuf, PathBuf),
+}
+
+impl Administrator {
+    fn write(&self) -> Result<(), Error> {
+        let read = |path: &Path| {
+            std::fs::read(path).map_err(|e| Error::other(format!("{}: cannot be read: {e}", path.display())))
+        };
+        let ca = match &self.serving_ca {
+            Some(ca) => ca.current().pem.to_vec(),
+            None => self.serving.current().cert_pem.to_vec(),
+        };
+        let (certificate, key) = &self.pair;
+        let kubeconfig = Kubeconfig {
+            server: &self.server,
+            certificate_authority: &ca,
+            user: "kubernetes-admin",
+            credentials: Credentials::Certificate {
+                certificate: &read(certificate)?,
+                key: &read(key)?,
+            },
+        };
+        pki::write_kubeconfig(&self.file, &kubeconfig).map_err(Error::other)
+    }
+
+    /// Writes the file and tells the outcome. Writes it again whenever other gateways share CAs: behind one address, any of them
+    /// may answer.
+    async fn keep(self: Arc<Self>, tell: oneshot::Sender<Result<(), Error>>) {
+        let changes = self.serving_ca.as_ref().map(|ca| ca.subscribe());
+        // The receiver is gone if the start has failed meanwhile.
+        let _ = tell.send(self.write_aside().await);
+        let Some(mut changes) = changes else {
+            return;
+        };
+        while changes.changed().await.is_ok() {
+            if let Err(error) = self.write_aside().await {
+                tracing::error!(%error, "the administrator's kubeconfig cannot be updated");
+            }
+        }
+    }
+
+    /// Writes the file on a thread of the blocking pool.
+    async fn write_aside(self: &Arc<Self>) -> Result<(), Error> {
+        let this = Arc::clone(self);
+        tokio::task::spawn_blocking(move || this.write())
+            .await
+            .map_err(Error::other)?
+    }
 }
 
 #[cfg(test)]
@@ -213,7 +292,9 @@ mod tests {
         let dir = format!("--data-dir={}", tmp.path().join("data").display());
         let options = serve(&["--secure-port=0", "--bind-address=127.0.0.1", &dir]);
         let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let port = Port::prepare(&options, &provider).unwrap();
+        let bound = Port::bind(&options, Vec::new()).unwrap();
+        let mut port = bound.prepare(&options, &provider).await.unwrap();
+        (&mut port.written).await.unwrap().unwrap();
         let text = std::fs::read_to_string(&port.kubeconfig).unwrap();
         let server = format!("server: https://{}\n", port.local_addr());
         assert!(text.contains(&server), "{text}");
@@ -221,9 +302,10 @@ mod tests {
 
         let taken = format!("--secure-port={}", port.local_addr().port());
         let options = serve(&[&taken, "--bind-address=127.0.0.1", &dir]);
-        let Err(text) = Port::prepare(&options, &provider) else {
+        let Err(error) = Port::bind(&options, Vec::new()) else {
             panic!("bound twice")
         };
+        let text = error.to_string();
         assert!(text.contains("taken") && text.contains("--secure-port"), "{text}");
     }
 }

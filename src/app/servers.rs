@@ -1,5 +1,6 @@
 //! Builds the two servers behind the aggregator, extensions and core, and the control plane whose stores they serve.
 
+use super::Error;
 use super::enablement::Enablement;
 use super::store::Stores;
 use super::webhooks::AdmissionWebhooks;
@@ -21,12 +22,12 @@ use crate::endpoints::group_version::ApiGroupVersion;
 use crate::endpoints::install::{PublishedDocuments, install};
 use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::{discovery, options::Query};
-use crate::extensions::api_server::ApiGroup;
 use crate::extensions::conversion::Conversions;
 use crate::extensions::custom_resources::{self, CustomResources, Definition};
 use crate::extensions::definitions::CustomResourceDefinition;
 use crate::registry::StoreLookup;
 use crate::registry::resource::{Backing, Resource};
+use crate::sdk::ApiGroup;
 use crate::server::container::WebService;
 use crate::server::delegate::{DelegationTarget, EmptyDelegate};
 use crate::server::generic::GenericServer;
@@ -40,9 +41,9 @@ use std::time::Duration;
 /// Builds the control plane and waits until its stores are loaded.
 ///
 /// # Errors
-/// A one-line message: an option or the store is unusable, or an additional group (`own`) cannot be served.
+/// An option or the store is unusable, or an additional group (`own`) cannot be served.
 #[allow(clippy::too_many_arguments, reason = "what it is made from, once")]
-pub async fn control_plane(
+pub(crate) async fn control_plane(
     stores: &Arc<Stores>,
     options: &CompletedOptions,
     lookup: &StoreLookup,
@@ -52,7 +53,7 @@ pub async fn control_plane(
     own: Vec<ApiGroup>,
     (configuration, webhooks): (Configuration, &AdmissionWebhooks),
     telemetry: &Telemetry,
-) -> Result<ControlPlane, String> {
+) -> Result<ControlPlane, Error> {
     let needs = super::admission::PluginDependencies {
         cluster: ObjectLookup::new(Arc::new(lookup.clone())),
         authorizer: review_dependencies.authorizer.clone(),
@@ -87,23 +88,21 @@ pub async fn control_plane(
         tokens: Some(tokens),
         definitions: Arc::new(CustomResourceDefinition),
     };
-    let mut plane = controlplane::build(config, lookup, &storage, &admission).map_err(|e| e.to_string())?;
+    let mut plane = controlplane::build(config, lookup, &storage, &admission).map_err(Error::other)?;
     for group in own {
-        let (gv, resources) = group.serve(&storage, &admission)?;
-        plane
-            .add(controlplane::Group { gv, resources })
-            .map_err(|e| e.to_string())?;
+        let (gv, resources) = group.serve(&storage, &admission).map_err(Error::other)?;
+        plane.add(controlplane::Group { gv, resources }).map_err(Error::other)?;
     }
     stores.loaded(options.generic.storage_initialization_timeout).await;
     plane
         .load_allocations()
         .await
-        .map_err(|e| format!("reading the stored services: {e}"))?;
+        .map_err(Error::during("reading the stored services"))?;
     Ok(plane)
 }
 
 /// Settings shared by all group versions.
-pub struct Serving {
+pub(crate) struct Serving {
     /// `--runtime-config`
     pub enabled: Enablement,
     /// `--min-request-timeout`
@@ -119,7 +118,7 @@ pub struct Serving {
     /// Metrics.
     pub telemetry: Telemetry,
     /// Owns the tasks of watches over WebSocket.
-    pub tasks: TaskGroup,
+    pub(crate) tasks: TaskGroup,
 }
 
 impl Serving {
@@ -145,7 +144,7 @@ impl Serving {
 }
 
 /// Discovery priorities of the built-in groups.
-pub fn priorities(gv: &GroupVersion) -> Priorities {
+pub(crate) fn priorities(gv: &GroupVersion) -> Priorities {
     // The aggregator's own group precedes all others.
     let own = (gv.group == "apiregistration.k8s.io").then_some((20001, 0));
     let (group, version) = own
@@ -156,7 +155,7 @@ pub fn priorities(gv: &GroupVersion) -> Priorities {
 
 /// The extension server: the CustomResourceDefinition group, and the custom resources of all definitions. The handle
 /// runs the informer of the definitions.
-pub fn extensions(
+pub(crate) fn extensions(
     plane: &ControlPlane,
     serving: &Serving,
     stores: &Arc<Stores>,
@@ -184,7 +183,7 @@ pub fn extensions(
 }
 
 /// The core server: every other built-in group, with the extension server as its delegate.
-pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn DelegationTarget>) -> GenericServer {
+pub(crate) fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn DelegationTarget>) -> GenericServer {
     let published = &serving.published;
     let server = GenericServer::new("kube-apiserver", delegate);
     let enabled = serving.enabled.groups(plane);
@@ -232,7 +231,7 @@ pub fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn Delegatio
 
 /// Installs the aggregator's own group in the head server. Its OpenAPI is kept apart because the aggregator merges all
 /// documents.
-pub fn own_group(head: &GenericServer, plane: &ControlPlane, serving: &Serving) -> PublishedDocuments {
+pub(crate) fn own_group(head: &GenericServer, plane: &ControlPlane, serving: &Serving) -> PublishedDocuments {
     let own = PublishedDocuments {
         openapi: Arc::default(),
         ..serving.published.clone()

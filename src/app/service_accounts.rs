@@ -1,6 +1,8 @@
 //! Service account tokens: builds their issuer and authenticators from the options, and publishes the OpenID Connect
 //! discovery documents.
 
+use super::Error;
+use super::error::Cause;
 use super::token_objects::TokenObjects;
 use crate::authn::jwt::{PublicKey, Signer};
 use crate::authn::service_account::{Issuer, ServiceAccountTokens, VerificationKeys, discovery, system_clock};
@@ -17,31 +19,31 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Authenticators and issuer of service account tokens.
-pub struct ServiceAccounts {
+pub(crate) struct ServiceAccounts {
     /// Authenticates tokens stored in Secrets.
     pub legacy: Arc<ServiceAccountTokens>,
     /// Authenticates tokens issued through TokenRequest.
     pub bound: Arc<ServiceAccountTokens>,
     /// Issues tokens.
     pub requests: TokenRequests,
-    keys: VerificationKeys,
+    /// The keys that verify tokens.
+    pub keys: VerificationKeys,
 }
 
-fn read<T>(flag: &str, path: &Path, parse: impl Fn(&[u8]) -> Result<T, String>) -> Result<T, String> {
-    let about = |e: String| format!("--{flag}: {}: {e}", path.display());
-    let bytes = std::fs::read(path).map_err(|e| about(format!("cannot be read: {e}")))?;
-    parse(&bytes).map_err(about)
+fn read<T, E: Into<Cause>>(flag: &'static str, path: &Path, parse: impl Fn(&[u8]) -> Result<T, E>) -> Result<T, Error> {
+    let bytes = std::fs::read(path).map_err(|e| Error::file(flag, path)(format!("cannot be read: {e}")))?;
+    parse(&bytes).map_err(Error::file(flag, path))
 }
 
 /// Reads the keys. Generated ones must exist already.
 ///
 /// # Errors
-/// A one-line message about the file that cannot be read or that holds no usable key.
-pub fn build(
+/// A file that cannot be read or that holds no usable key.
+pub(crate) fn build(
     options: &CompletedOptions,
     objects: Arc<TokenObjects>,
     telemetry: &Telemetry,
-) -> Result<ServiceAccounts, String> {
+) -> Result<ServiceAccounts, Error> {
     let (o, audiences) = (
         &options.authentication.service_account,
         options.authentication.api_audiences.clone(),
@@ -99,12 +101,12 @@ pub fn build(
 impl ServiceAccounts {
     /// The discovery documents; `None` if the issuer does not allow any. `external` is the `host:port` under which
     /// clients reach this server.
-    pub fn documents(&self, options: &CompletedOptions, external: &str) -> Option<discovery::Documents> {
+    pub(crate) fn documents(&self, options: &CompletedOptions, external: &str) -> Option<discovery::Documents> {
         let o = &options.authentication.service_account;
         let uri = o.jwks_uri.clone();
         let uri = uri.unwrap_or_else(|| format!("https://{external}{}", discovery::KEY_SET_PATH));
         let issuer = o.issuers.first().map(String::as_str).unwrap_or_default();
-        let documents = discovery::documents(issuer, &self.keys, &uri);
+        let documents = discovery::Documents::new(issuer, &self.keys, &uri);
         if documents.is_none() {
             tracing::warn!(
                 issuer,
@@ -116,21 +118,32 @@ impl ServiceAccounts {
 }
 
 /// Serves the discovery documents; the authorizer decides who may read them.
-pub fn publish(server: &GenericServer, documents: discovery::Documents) {
-    let discovery::Documents { configuration, key_set } = documents;
-    for (path, media, body) in [
-        (discovery::DOCUMENT_PATH, "application/json", configuration),
-        (discovery::KEY_SET_PATH, discovery::KEY_SET_TYPE, key_set),
-    ] {
-        let body = bytes::Bytes::from(body);
+pub(crate) fn publish(server: &GenericServer, documents: discovery::Documents) {
+    type Render = fn(&discovery::Documents) -> String;
+    let both: [(_, _, Render); 2] = [
+        (
+            discovery::DOCUMENT_PATH,
+            "application/json",
+            discovery::Documents::configuration,
+        ),
+        (
+            discovery::KEY_SET_PATH,
+            discovery::KEY_SET_TYPE,
+            discovery::Documents::key_set,
+        ),
+    ];
+    for (path, media, render) in both {
+        let documents = documents.clone();
         server.container().replace(WebService {
             root: path.to_owned(),
-            handler: Arc::new(FnHandler(move |req: &Request| document(req, path, media, &body))),
+            handler: Arc::new(FnHandler(move |req: &Request| {
+                document(req, path, media, || render(&documents))
+            })),
         });
     }
 }
 
-fn document(req: &Request, path: &str, media: &'static str, body: &bytes::Bytes) -> Response {
+fn document(req: &Request, path: &str, media: &'static str, body: impl Fn() -> String) -> Response {
     if respond::path(req).trim_end_matches('/') != path {
         return respond::route_not_found(req.headers());
     }
@@ -145,7 +158,11 @@ fn document(req: &Request, path: &str, media: &'static str, body: &bytes::Bytes)
     if !accept.is_empty() && !accept.split(',').any(takes) {
         return respond::not_acceptable(media, req.headers());
     }
-    let mut r = respond::bytes(StatusCode::OK, HeaderValue::from_static(media), body.clone());
+    let mut r = respond::bytes(
+        StatusCode::OK,
+        HeaderValue::from_static(media),
+        bytes::Bytes::from(body()),
+    );
     r.headers_mut()
         .insert(CACHE_CONTROL, HeaderValue::from_static(discovery::CACHE_CONTROL));
     r

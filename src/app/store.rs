@@ -1,6 +1,8 @@
 //! Opens the storage backends that the flags select: the embedded engine or etcd, with separate etcd clusters for some
 //! resources.
 
+use super::Error;
+use super::error::Cause;
 use crate::apimachinery::gvk::GroupResource;
 use crate::cli::CompletedOptions;
 use crate::cli::options::{EtcdOptions, StorageOptions};
@@ -8,7 +10,7 @@ use crate::extensions::custom_resources;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::storage::backend::{Backend, BackendStats, ConvertStored, ResourceHooks};
-use crate::storage::embedded::{self, Engine};
+use crate::storage::embedded::{self, DirectoryLock, Engine};
 use crate::storage::encryption::Encryption;
 use crate::storage::etcd::{self, Access, Cluster};
 use crate::storage::{Budget, ResourceConfig, Storage};
@@ -25,7 +27,7 @@ const POLL: Duration = Duration::from_millis(20);
 const RELOAD: Duration = Duration::from_secs(60);
 
 /// The storage backends of a gateway.
-pub struct Stores {
+pub(crate) struct Stores {
     main: Arc<dyn Backend>,
     /// `--etcd-servers-overrides`: one backend per distinct set of servers, with its resources.
     overrides: Vec<(Vec<GroupResource>, Arc<dyn Backend>)>,
@@ -37,33 +39,46 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Opens the backends.
+    /// Makes the data directory and, if the embedded engine is to open its store there, keeps other processes out.
     ///
     /// # Errors
-    /// A one-line message that names the flag.
-    pub async fn open(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Arc<Self>, String> {
+    /// A flag whose value cannot be used.
+    pub(crate) fn lock(options: &CompletedOptions) -> Result<Option<DirectoryLock>, Error> {
         let storage = &options.storage;
         let dir = &storage.data_dir;
-        std::fs::create_dir_all(dir).map_err(|e| format!("--data-dir: cannot make {}: {e}", dir.display()))?;
+        std::fs::create_dir_all(dir)
+            .map_err(|e| Error::flag("data-dir")(format!("cannot make {}: {e}", dir.display())))?;
+        match storage.etcd {
+            Some(_) => Ok(None),
+            None => Ok(Some(DirectoryLock::acquire(dir).map_err(Error::flag("data-dir"))?)),
+        }
+    }
+
+    /// Opens the backends, with what [`Self::lock`] returned.
+    ///
+    /// # Errors
+    /// A flag whose value cannot be used.
+    pub(crate) async fn open(
+        options: &CompletedOptions,
+        lock: Option<DirectoryLock>,
+        telemetry: &Telemetry,
+    ) -> Result<Arc<Self>, Error> {
+        let storage = &options.storage;
         let encryption = match storage.encryption.clone() {
             None => None,
             Some(path) => {
                 let metrics = EncryptionMetrics::register(telemetry);
                 let load = move || Encryption::load_with_metrics(&path, metrics);
                 let loaded = tokio::task::spawn_blocking(load).await;
-                let loaded = loaded
-                    .map_err(|e| e.to_string())
-                    .and_then(|l| l.map_err(|e| e.to_string()));
-                Some(Arc::new(
-                    loaded.map_err(|e| format!("--encryption-provider-config: {e}"))?,
-                ))
+                let loaded = loaded.map_err(Cause::from).and_then(|l| l.map_err(Cause::from));
+                Some(Arc::new(loaded.map_err(Error::flag("encryption-provider-config"))?))
             }
         };
         let reload = storage.encryption_reload;
         let budget = Budget::with_watch_bounds(storage.cache_bytes(), storage.encodings_bytes, storage.watches);
         let Some(etcd) = &storage.etcd else {
             return Ok(Arc::new(Self {
-                main: embedded(storage, &budget)?,
+                main: embedded(storage, lock, &budget)?,
                 overrides: Vec::new(),
                 encryption,
                 reload,
@@ -101,7 +116,7 @@ impl Stores {
     }
 
     /// The store of a resource. `convert` converts objects written by other programs to the storage version.
-    pub fn resource(
+    pub(crate) fn resource(
         &self,
         resource: &GroupResource,
         config: ResourceConfig,
@@ -116,6 +131,11 @@ impl Stores {
         self.backend(resource).resource_with(config, hooks)
     }
 
+    /// The store of what is no API object: it is neither encrypted nor converted.
+    pub(crate) fn internal(&self, config: ResourceConfig) -> Arc<dyn Storage> {
+        self.main.resource(config)
+    }
+
     fn backend(&self, resource: &GroupResource) -> &Arc<dyn Backend> {
         let other = self.overrides.iter().find(|(here, _)| here.contains(resource));
         other.map_or(&self.main, |(_, b)| b)
@@ -123,7 +143,7 @@ impl Stores {
 
     /// Waits until all stores requested so far are in memory (upstream's `storage-readiness`). A timeout is only
     /// logged.
-    pub async fn loaded(&self, within: Duration) {
+    pub(crate) async fn loaded(&self, within: Duration) {
         let until = Instant::now() + within;
         for backend in self.all() {
             while let Err(what) = backend.loaded() {
@@ -137,12 +157,12 @@ impl Stores {
     }
 
     /// The memory budget of the caches.
-    pub fn budget(&self) -> &Arc<Budget> {
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
     /// Number of backends: the main one and those for overrides.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.all().count()
     }
 
@@ -150,12 +170,12 @@ impl Stores {
     ///
     /// # Errors
     /// A one-line reason.
-    pub fn health(&self, index: usize) -> Result<(), String> {
+    pub(crate) fn health(&self, index: usize) -> Result<(), String> {
         self.all().nth(index).map_or(Ok(()), |store| store.health())
     }
 
     /// Adds the health and readiness checks, under upstream's names.
-    pub fn add_checks(&self, server: &mut GenericServer) {
+    pub(crate) fn add_checks(&self, server: &mut GenericServer) {
         for (i, store) in self.all().enumerate() {
             let (health, readiness) = match i {
                 0 => ("etcd".to_owned(), "etcd-readiness".to_owned()),
@@ -198,7 +218,7 @@ impl Stores {
     }
 
     /// Statistics of all backends together.
-    pub fn stats(&self) -> BackendStats {
+    pub(crate) fn stats(&self) -> BackendStats {
         let mut sum = BackendStats::default();
         for stats in self.all().map(|b| b.stats()) {
             sum.revision = sum.revision.max(stats.revision);
@@ -209,7 +229,7 @@ impl Stores {
     }
 
     /// Ends watches and closes the backends. Blocks.
-    pub fn shutdown(&self) {
+    pub(crate) fn shutdown(&self) {
         self.all().for_each(|b| b.shutdown());
     }
 }
@@ -243,7 +263,11 @@ async fn follow(encryption: Arc<Encryption>) {
     }
 }
 
-fn embedded(storage: &StorageOptions, budget: &Arc<Budget>) -> Result<Arc<dyn Backend>, String> {
+fn embedded(
+    storage: &StorageOptions,
+    lock: Option<DirectoryLock>,
+    budget: &Arc<Budget>,
+) -> Result<Arc<dyn Backend>, Error> {
     let settings = embedded::Options {
         // Zero disables compaction, as upstream.
         history: match storage.compaction_interval {
@@ -253,17 +277,19 @@ fn embedded(storage: &StorageOptions, budget: &Arc<Budget>) -> Result<Arc<dyn Ba
         budget: budget.clone(),
         ..embedded::Options::default()
     };
-    Ok(Engine::open(&storage.data_dir, settings).map_err(|e| format!("--data-dir: {e}"))?)
+    let opened = match lock {
+        Some(lock) => Engine::open_locked(&storage.data_dir, lock, settings),
+        None => Engine::open(&storage.data_dir, settings),
+    };
+    Ok(opened.map_err(Error::flag("data-dir"))?)
 }
 
 /// The connection parameters of an etcd cluster, from the flags.
 ///
 /// # Errors
-/// A one-line message that names the flag.
-pub fn access(etcd: &EtcdOptions, servers: &[String]) -> Result<Access, String> {
-    let read = |flag: &str, path: &Path| {
-        std::fs::read(path).map_err(|e| format!("--{flag}: cannot read {}: {e}", path.display()))
-    };
+/// A flag whose value cannot be used.
+pub(crate) fn access(etcd: &EtcdOptions, servers: &[String]) -> Result<Access, Error> {
+    let read = |flag, path: &Path| std::fs::read(path).map_err(Error::unreadable(flag, path));
     let identity = match &etcd.identity {
         None => None,
         Some((certificate, key)) => Some((read("etcd-certfile", certificate)?, read("etcd-keyfile", key)?)),
@@ -273,12 +299,8 @@ pub fn access(etcd: &EtcdOptions, servers: &[String]) -> Result<Access, String> 
         Some(path) => {
             let text = String::from_utf8_lossy(&read("etcd-user-file", path)?).into_owned();
             let line = text.lines().next().unwrap_or_default();
-            let (name, password) = line.split_once(':').ok_or_else(|| {
-                format!(
-                    "--etcd-user-file: {}: the first line is not name:password",
-                    path.display()
-                )
-            })?;
+            let malformed = || Error::file("etcd-user-file", path)("the first line is not name:password");
+            let (name, password) = line.split_once(':').ok_or_else(malformed)?;
             Some((name.to_owned(), password.to_owned()))
         }
     };
@@ -293,10 +315,10 @@ pub fn access(etcd: &EtcdOptions, servers: &[String]) -> Result<Access, String> 
 async fn connect(
     options: &EtcdOptions,
     servers: &[String],
-    flag: &str,
+    flag: &'static str,
     (index, within): (usize, Duration),
     budget: &Arc<Budget>,
-) -> Result<Arc<dyn Backend>, String> {
+) -> Result<Arc<dyn Backend>, Error> {
     let access = access(options, servers)?;
     let settings = etcd::Options {
         name: format!("etcd-{index}"),
@@ -312,5 +334,5 @@ async fn connect(
         ..etcd::Options::default()
     };
     let cluster = Cluster::connect(&access, settings).await;
-    Ok(cluster.map_err(|e| format!("--{flag}: {e}"))?)
+    Ok(cluster.map_err(Error::flag(flag))?)
 }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 
 /// Reads and writes through the stores.
-pub struct TokenObjects(pub StoreLookup);
+pub(crate) struct TokenObjects(pub StoreLookup);
 
 /// Holds while the entry is the object's latest version.
 struct EntryUnchanged {

@@ -1,6 +1,7 @@
 //! The `torana store` commands: check, statistics, compaction, backup, restore, and copies between the embedded engine
 //! and etcd. The work on the files is in `storage::embedded::tool`.
 
+use super::Error;
 use super::store::access;
 use crate::cli::options::EtcdOptions;
 use crate::cli::store::{StoreAction, StoreCommand};
@@ -20,7 +21,13 @@ use std::time::{Duration, Instant};
 /// First path element of the embedded engine's keys, independent of `--etcd-prefix`.
 const ROOT: &str = "/registry";
 /// Key prefixes of data that is not an API object. It is not copied, because its owners recreate it.
-const NO_OBJECTS: [&str; 4] = ["/ranges/", "/masterleases/", "/peerserverleases/", "/health"];
+const NO_OBJECTS: [&str; 5] = [
+    "/ranges/",
+    "/masterleases/",
+    "/peerserverleases/",
+    "/health",
+    "/torana/",
+];
 /// Storage directories that are not named after their resource.
 const IRREGULAR: [(&str, &str); 5] = [
     ("services/specs", "services"),
@@ -65,14 +72,13 @@ impl ProgressBar {
 /// Runs the command and returns the text to print. Needs a tokio runtime, and blocks.
 ///
 /// # Errors
-/// A one-line message.
-pub fn run(command: StoreCommand) -> LocalBoxFuture<'static, Result<String, String>> {
+/// What went wrong, in one line.
+pub fn run(command: StoreCommand) -> LocalBoxFuture<'static, Result<String, Error>> {
     run_command(command).boxed_local()
 }
 
-async fn run_command(command: StoreCommand) -> Result<String, String> {
+async fn run_command(command: StoreCommand) -> Result<String, Error> {
     let dir = command.storage.data_dir.clone();
-    let text = error_message;
     let mut bar = ProgressBar::new(match command.action {
         StoreAction::Check => "checking",
         StoreAction::Backup(_) | StoreAction::Restore(..) => "copying",
@@ -83,37 +89,37 @@ async fn run_command(command: StoreCommand) -> Result<String, String> {
     match (command.action, &command.storage.etcd) {
         (StoreAction::Check, None) => Ok(format!(
             "{}is whole\n",
-            format_stats(&tool::check(&dir, &mut show).map_err(text)?)
+            format_stats(&tool::check(&dir, &mut show).map_err(open_error)?)
         )),
-        (StoreAction::Stats, None) => Ok(format_stats(&tool::stats(&dir).map_err(text)?)),
-        (StoreAction::Compact, None) => Ok(format_stats(&tool::compact(&dir, &mut show).map_err(text)?)),
+        (StoreAction::Stats, None) => Ok(format_stats(&tool::stats(&dir).map_err(open_error)?)),
+        (StoreAction::Compact, None) => Ok(format_stats(&tool::compact(&dir, &mut show).map_err(open_error)?)),
         (StoreAction::Backup(to), _) => {
-            let found = tool::backup(&dir, &to, &mut show).map_err(text)?;
+            let found = tool::backup(&dir, &to, &mut show).map_err(open_error)?;
             Ok(format!("{} holds {} objects\n", to.display(), found.objects))
         }
         (StoreAction::Restore(from, ahead), _) => {
-            let aside = tool::restore(&from, &dir, ahead, &mut show).map_err(text)?;
+            let aside = tool::restore(&from, &dir, ahead, &mut show).map_err(open_error)?;
             let aside = aside.map_or(String::new(), |p| {
                 format!("the store that was there is now {}\n", p.display())
             });
-            Ok(format_stats(&tool::stats(&dir).map_err(text)?) + &aside)
+            Ok(format_stats(&tool::stats(&dir).map_err(open_error)?) + &aside)
         }
         (StoreAction::Export(keep), Some(etcd)) => export(&dir, etcd, keep).await,
         (StoreAction::Import, Some(etcd)) => import(&dir, etcd, command.storage.encryption.as_deref()).await,
         (StoreAction::Compact, Some(etcd)) => {
-            let revision = exchange(etcd).await?.compact().await.map_err(|e| e.to_string())?;
+            let revision = exchange(etcd).await?.compact().await.map_err(Error::other)?;
             Ok(format!("etcd is compacted to revision {revision}\n"))
         }
         (StoreAction::Check | StoreAction::Stats, Some(etcd)) => inspect(etcd, &mut show).await,
-        (StoreAction::Export(_) | StoreAction::Import, None) => Err("--etcd-servers must be specified".to_owned()),
+        (StoreAction::Export(_) | StoreAction::Import, None) => Err(Error::other("--etcd-servers must be specified")),
     }
 }
 
-/// The message for a storage error, with the flag that names the store.
-fn error_message(e: tool::OpenError) -> String {
+/// A storage error, with the flag that names the store if that is wrong.
+fn open_error(e: tool::OpenError) -> Error {
     match e {
-        tool::OpenError::Missing { .. } | tool::OpenError::Locked { .. } => format!("--data-dir: {e}"),
-        e => e.to_string(),
+        tool::OpenError::Missing { .. } | tool::OpenError::Locked { .. } => Error::flag("data-dir")(e),
+        e => Error::other(e),
     }
 }
 
@@ -141,10 +147,10 @@ fn resources(out: &mut String, resources: &BTreeMap<String, (u64, u64)>) {
     }
 }
 
-async fn exchange(etcd: &EtcdOptions) -> Result<Exchange, String> {
+async fn exchange(etcd: &EtcdOptions) -> Result<Exchange, Error> {
     let access = access(etcd, &etcd.servers)?;
     let exchange = Exchange::connect(&access, CONTACT).await;
-    exchange.map_err(|e| format!("--etcd-servers: {e}"))
+    exchange.map_err(Error::flag("etcd-servers"))
 }
 
 /// The etcd prefix, normalised to one leading slash and no trailing one.
@@ -157,10 +163,10 @@ fn is_object(pair: &Pair, prefix: &str) -> bool {
     !NO_OBJECTS.iter().any(|odd| below.starts_with(odd))
 }
 
-async fn inspect(etcd: &EtcdOptions, show: tool::Progress<'_>) -> Result<String, String> {
+async fn inspect(etcd: &EtcdOptions, show: tool::Progress<'_>) -> Result<String, Error> {
     let prefix = prefix(etcd);
     let read = exchange(etcd).await?.read(&format!("{prefix}/"), show).await;
-    let (revision, pairs) = read.map_err(|e| e.to_string())?;
+    let (revision, pairs) = read.map_err(Error::other)?;
     let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     let mut odd = Vec::new();
     for pair in pairs.iter().filter(|p| is_object(p, &prefix)) {
@@ -173,7 +179,10 @@ async fn inspect(etcd: &EtcdOptions, show: tool::Progress<'_>) -> Result<String,
         }
     }
     if let Some(first) = odd.first() {
-        return Err(format!("{} values are no objects; the first: {first}", odd.len()));
+        return Err(Error::other(format!(
+            "{} values are no objects; the first: {first}",
+            odd.len()
+        )));
     }
     let mut out = format!(
         "{:<12}{revision}\n{:<12}{}\n",
@@ -185,29 +194,29 @@ async fn inspect(etcd: &EtcdOptions, show: tool::Progress<'_>) -> Result<String,
     Ok(out)
 }
 
-async fn export(dir: &Path, etcd: &EtcdOptions, keep: bool) -> Result<String, String> {
-    let (revision, mut objects) = tool::objects(dir).map_err(error_message)?;
+async fn export(dir: &Path, etcd: &EtcdOptions, keep: bool) -> Result<String, Error> {
+    let (revision, mut objects) = tool::objects(dir).map_err(open_error)?;
     let (exchange, prefix) = (exchange(etcd).await?, prefix(etcd));
     if keep {
-        let there = exchange.revision().await.map_err(|e| e.to_string())?;
+        let there = exchange.revision().await.map_err(Error::other)?;
         if there > 1 {
-            return Err(format!(
+            return Err(Error::other(format!(
                 "--keep-revisions: etcd is at revision {there}; revisions can be kept only where nothing was written yet"
-            ));
+            )));
         }
         if revision > MAX_FILL {
-            return Err(format!(
+            return Err(Error::other(format!(
                 "--keep-revisions: the store is at revision {revision}; more than {MAX_FILL} are not filled up"
-            ));
+            )));
         }
     }
     for object in &mut objects {
         if prefix != ROOT {
             if object.value.starts_with(ENCRYPTED) {
-                return Err(format!(
+                return Err(Error::other(format!(
                     "{} is encrypted under its key and cannot be moved to another --etcd-prefix",
                     object.key
-                ));
+                )));
             }
             if let Some(below) = object.key.strip_prefix(ROOT) {
                 object.key = format!("{prefix}{below}");
@@ -217,21 +226,21 @@ async fn export(dir: &Path, etcd: &EtcdOptions, keep: bool) -> Result<String, St
     let mut bar = ProgressBar::new("writing");
     let mut show = |done, of| bar.show(done, of);
     let written = exchange.write(&objects, etcd.media, keep, &mut show).await;
-    written.map_err(|e| e.to_string())?;
+    written.map_err(Error::other)?;
     Ok(format!("{} objects are in etcd\n", objects.len()))
 }
 
-async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Result<String, String> {
+async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Result<String, Error> {
     let prefix = prefix(etcd);
     let encryption = encryption.map(Encryption::load).transpose();
-    let encryption = encryption.map_err(|e| e.to_string())?;
+    let encryption = encryption.map_err(Error::other)?;
     let mut bar = ProgressBar::new("reading");
     let mut show = |done, of| bar.show(done, of);
     let read = exchange(etcd).await?.read(&format!("{prefix}/"), &mut show).await;
-    let (revision, pairs) = read.map_err(|e| e.to_string())?;
+    let (revision, pairs) = read.map_err(Error::other)?;
     let mut objects = Vec::with_capacity(pairs.len());
     for pair in pairs.into_iter().filter(|p| is_object(p, &prefix)) {
-        let about = |why: String| format!("{}: {why}", pair.key);
+        let about = |why: String| Error::other(format!("{}: {why}", pair.key));
         let below = pair.key.strip_prefix(&prefix).unwrap_or(&pair.key);
         let key = format!("{ROOT}{below}");
         let value = match &encryption {
@@ -259,12 +268,14 @@ async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Re
         });
     }
     if objects.is_empty() {
-        return Err(format!("--etcd-prefix: etcd holds no objects below {prefix}/"));
+        return Err(Error::other(format!(
+            "--etcd-prefix: etcd holds no objects below {prefix}/"
+        )));
     }
     let mut bar = ProgressBar::new("writing");
     let mut show = |done, of| bar.show(done, of);
-    tool::fill(dir, revision, &objects, &mut show).map_err(error_message)?;
-    Ok(format_stats(&tool::stats(dir).map_err(error_message)?))
+    tool::fill(dir, revision, &objects, &mut show).map_err(open_error)?;
+    Ok(format_stats(&tool::stats(dir).map_err(open_error)?))
 }
 
 /// The resource of a key: the last element of its directory, except for irregular directories.

@@ -30,7 +30,7 @@ fn trust(options: &CompletedOptions, clients: &DynamicCa, proxies: &DynamicCa) -
 }
 
 /// The trust bundle for backends; the channel follows changes of the CA files. The task ends with `tasks`.
-pub fn published(
+pub(crate) fn published(
     options: &CompletedOptions,
     port: &Port,
     tasks: &TaskGroup,
@@ -58,7 +58,7 @@ pub fn published(
 }
 
 /// Hands reloaded proxy client certificates to the aggregator.
-pub fn follow_identity(pair: Arc<DynamicKeyPair>, aggregator: Aggregator, tasks: &TaskGroup) {
+pub(crate) fn follow_identity(pair: Arc<DynamicKeyPair>, aggregator: Aggregator, tasks: &TaskGroup) {
     let mut changes = pair.subscribe();
     let stop = tasks.stop_signal().clone();
     tasks.spawn("proxy client certificate", async move {

@@ -1,48 +1,64 @@
 //! What webhooks are called with: TLS, egress rules, and the aggregator's view of Services.
 
+use super::Error;
 use crate::admission::policy::{MutatingPolicy, Policies, StoredPolicy, ValidatingPolicy};
 use crate::admission::{self, Configuration, webhook::Configurations};
 use crate::aggregator::{ServiceReference, ServiceResolver};
-use crate::apimachinery::codec::json;
 use crate::apimachinery::time;
 use crate::client::webhook::{Identities, ResolveService, SharedWebhooks, Webhooks};
 use crate::controlplane::ControlPlane;
 use crate::extensions::conversion::Conversions;
 use crate::proxy::outbound::Outbound;
 use crate::proxy::tls::TlsBuilder;
-use crate::request::Request;
+use crate::request::{Authorized, Handler, Request, Response, UnprotectedHandler};
 use crate::server::mux::DynHandler;
-use crate::server::respond::{self, FnHandler};
+use crate::server::page as server_page;
 use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
 use crate::telemetry::admission_webhooks::AdmissionWebhookMetrics;
 use crate::telemetry::conversion::ConversionMetrics;
 use crate::telemetry::match_conditions::MatchConditionMetrics;
-use http::{HeaderValue, StatusCode};
+use async_trait::async_trait;
 use rustls::crypto::CryptoProvider;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
-/// The Services of the cluster. Webhooks are configured before the aggregator, which knows the Services, is built.
+mod page;
+
+/// The Services of the cluster. Webhooks are configured before the aggregator, which knows the Services, and before the filter
+/// chain, which is the Service default/kubernetes.
 #[derive(Clone, Default)]
-pub struct Services(Arc<OnceLock<Arc<dyn ServiceResolver>>>);
+pub(crate) struct Services {
+    resolver: Arc<OnceLock<Arc<dyn ServiceResolver>>>,
+    /// Weak because the chain owns the webhooks.
+    own: Arc<OnceLock<Weak<dyn Handler>>>,
+}
 
 impl Services {
     /// Sets the resolver. Later calls have no effect.
-    pub fn set(&self, resolver: Arc<dyn ServiceResolver>) {
-        let _ = self.0.set(resolver);
+    pub(crate) fn set(&self, resolver: Arc<dyn ServiceResolver>) {
+        let _ = self.resolver.set(resolver);
+    }
+
+    /// Sets the head of the filter chain. Later calls have no effect.
+    pub(crate) fn set_own_server(&self, handler: &Arc<dyn Handler>) {
+        let _ = self.own.set(Arc::downgrade(handler));
     }
 }
 
 impl ResolveService for Services {
-    fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Vec<Arc<str>>, String> {
-        let resolver = self.0.get().ok_or("the server is still starting")?;
+    fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Arc<[Arc<str>]>, String> {
+        let resolver = self.resolver.get().ok_or("the server is still starting")?;
         let found = resolver.endpoints(&ServiceReference::new(namespace, name, port));
-        found.map(|all| all.all().to_vec()).map_err(|e| e.0)
+        found.map(Into::into).map_err(|e| e.0)
+    }
+
+    fn own_server(&self) -> Option<Arc<dyn Handler>> {
+        self.own.get()?.upgrade()
     }
 }
 
 /// What the callers of webhooks are made from.
-pub struct Callers<'a> {
+pub(crate) struct Callers<'a> {
     /// Cryptography for TLS.
     pub provider: &'a Arc<CryptoProvider>,
     /// Egress rules.
@@ -51,13 +67,13 @@ pub struct Callers<'a> {
     pub services: &'a Services,
     /// Metrics.
     pub telemetry: &'a Telemetry,
+    /// Owns the tasks of connections.
+    pub tasks: &'a TaskGroup,
 }
 
 /// The webhook configurations and policies of admission, and what their webhooks are called with.
-pub struct AdmissionWebhooks {
-    /// MutatingWebhookConfigurations.
+pub(crate) struct AdmissionWebhooks {
     pub mutating: Arc<Configurations>,
-    /// ValidatingWebhookConfigurations.
     pub validating: Arc<Configurations>,
     /// ValidatingAdmissionPolicies with their bindings.
     pub validating_policies: Arc<Policies<ValidatingPolicy>>,
@@ -67,7 +83,6 @@ pub struct AdmissionWebhooks {
     pub to_mutating: Arc<SharedWebhooks>,
     /// Connections to validating webhooks.
     pub to_validating: Arc<SharedWebhooks>,
-    /// Metrics of webhooks.
     pub metrics: AdmissionWebhookMetrics,
     /// Metrics of match conditions, which webhooks and policies have.
     pub conditions: MatchConditionMetrics,
@@ -75,12 +90,13 @@ pub struct AdmissionWebhooks {
 
 impl Callers<'_> {
     fn webhooks(&self) -> Webhooks {
-        let tls = TlsBuilder::new(self.provider.clone()).with_metrics(self.telemetry.x509_warnings.clone());
-        Webhooks::new(tls, self.outbound.clone(), Arc::new(self.services.clone()))
+        let tls = TlsBuilder::new(self.provider.clone()).with_metrics(self.telemetry.webhook_x509_warnings.clone());
+        let services = Arc::new(self.services.clone());
+        Webhooks::new(tls, self.outbound.clone(), services, self.tasks.clone())
     }
 
     /// The conversions of custom resources.
-    pub fn conversions(&self) -> Conversions {
+    pub(crate) fn conversions(&self) -> Conversions {
         Conversions::new(self.webhooks(), ConversionMetrics::new(self.telemetry.registry()))
     }
 
@@ -88,14 +104,16 @@ impl Callers<'_> {
     ///
     /// # Errors
     /// A one-line message about a kubeconfig.
-    pub fn admission(&self, configuration: &Configuration) -> Result<AdmissionWebhooks, String> {
+    pub(crate) fn admission(&self, configuration: &Configuration) -> Result<AdmissionWebhooks, Error> {
         let shared = |plugin: &str| {
             let identities = match super::admission::webhook_kubeconfig(configuration, plugin)? {
                 None => Identities::default(),
-                Some(file) => Identities::read(&file, self.provider).map_err(|e| format!("{plugin}: {e}"))?,
+                Some(file) => {
+                    Identities::read(&file, self.provider).map_err(|e| Error::other(format!("{plugin}: {e}")))?
+                }
             };
             let webhooks = self.webhooks().with_identities(identities);
-            Ok::<_, String>(Arc::new(SharedWebhooks::new(webhooks, admission::webhook::LIMITS)))
+            Ok::<_, Error>(Arc::new(SharedWebhooks::new(webhooks, admission::webhook::LIMITS)))
         };
         Ok(AdmissionWebhooks {
             mutating: Arc::default(),
@@ -110,27 +128,20 @@ impl Callers<'_> {
     }
 }
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
 /// The path of [`AdmissionWebhooks::status_page`].
-pub const STATUS_PATH: &str = "/debug/admission";
+pub(crate) const STATUS_PATH: &str = "/debug/admission";
 
 impl AdmissionWebhooks {
-    /// What happened to the calls of each webhook, as JSON.
-    pub fn status_page(&self) -> DynHandler {
-        let (mutating, validating) = (self.mutating.clone(), self.validating.clone());
-        Arc::new(FnHandler(move |_: &Request| {
-            let mut document = crate::json!({"kind": "AdmissionStatus", "apiVersion": "torana.dev/v1alpha1"});
-            let mut webhooks = mutating.status("Mutating");
-            webhooks.extend(validating.status("Validating"));
-            document.set(&["time"], time::now());
-            document.set(&["webhooks"], webhooks);
-            respond::bytes(StatusCode::OK, JSON, json::to_vec(&document))
-        }))
+    /// What happened to the calls of each webhook, as JSON or HTML.
+    pub(crate) fn status_page(&self) -> DynHandler {
+        Arc::new(StatusPage {
+            mutating: self.mutating.clone(),
+            validating: self.validating.clone(),
+        })
     }
 
     /// Follows the stored configurations and policies. The signals fire when they have been read.
-    pub fn start(&self, plane: &ControlPlane, tasks: &TaskGroup) -> Vec<Signal> {
+    pub(crate) fn start(&self, plane: &ControlPlane, tasks: &TaskGroup) -> Vec<Signal> {
         let kinds = [
             (&self.mutating, "mutatingwebhookconfigurations"),
             (&self.validating, "validatingwebhookconfigurations"),
@@ -147,6 +158,24 @@ impl AdmissionWebhooks {
         let mutating = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
         synced.extend(follow_policies(&self.mutating_policies, plane, tasks, mutating));
         synced
+    }
+}
+
+/// Serves [`AdmissionWebhooks::status_page`].
+struct StatusPage {
+    mutating: Arc<Configurations>,
+    validating: Arc<Configurations>,
+}
+
+#[async_trait]
+impl UnprotectedHandler for StatusPage {
+    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
+        let mut document = crate::json!({"kind": "AdmissionStatus", "apiVersion": "torana.dev/v1alpha1"});
+        let mut webhooks = self.mutating.status("Mutating").await;
+        webhooks.extend(self.validating.status("Validating").await);
+        document.set(&["time"], time::now());
+        document.set(&["webhooks"], webhooks);
+        server_page::answer(&req, &document, page::render)
     }
 }
 

@@ -2,11 +2,11 @@
 //! size.
 
 mod batch;
-pub mod log;
-pub mod rotate;
+pub(crate) mod log;
+pub(crate) mod rotate;
 #[cfg(test)]
 mod tests;
-pub mod webhook;
+pub(crate) mod webhook;
 
 use super::event::Event;
 use crate::request::AuditLevel;
@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Delivery mode of a backend (`--audit-log-mode`, `--audit-webhook-mode`).
 #[derive(Clone, Debug, PartialEq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Requests do not wait. Events are dropped if the queue is full.
     Batch(Batching),
     /// Requests wait until their events are stored or have failed.
@@ -31,7 +31,7 @@ pub enum Mode {
 
 /// Parameters of batch mode.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Batching {
+pub(crate) struct Batching {
     /// Capacity of the queue, in events.
     pub buffer: usize,
     /// Maximum number of events in a batch.
@@ -44,7 +44,7 @@ pub struct Batching {
 
 /// Limits on the size of events, in bytes of their JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Truncation {
+pub(crate) struct Truncation {
     /// A larger event is stored without its objects, or dropped if it is still too large.
     pub max_event: usize,
     /// Maximum size of one batch.
@@ -52,7 +52,7 @@ pub struct Truncation {
 }
 
 /// Outcome of handing events to a sink. Either way, `true` means stored.
-pub enum WriteOutcome {
+pub(crate) enum WriteOutcome {
     /// The sink is processing the write; the receiver resolves with its result.
     Queued(oneshot::Receiver<bool>),
     /// The write happens when the caller drives this future.
@@ -60,7 +60,7 @@ pub enum WriteOutcome {
 }
 
 /// Stores events. A sink logs and counts its own failures, so callers only need the result.
-pub trait Sink: Send + Sync + 'static {
+pub(crate) trait Sink: Send + Sync + 'static {
     /// The plugin name used in metrics and logs.
     fn name(&self) -> &'static str;
     /// Starts to store the events.
@@ -68,7 +68,7 @@ pub trait Sink: Send + Sync + 'static {
 }
 
 /// A sink with its delivery mode.
-pub struct Backend {
+pub(crate) struct Backend {
     sink: Arc<dyn Sink>,
     mode: Mode,
     queue: Option<mpsc::Sender<Arc<Event>>>,
@@ -78,7 +78,7 @@ pub struct Backend {
 
 impl Backend {
     /// Starts a backend. In batch mode, its worker is spawned in `tasks`.
-    pub fn start(
+    pub(crate) fn start(
         sink: Arc<dyn Sink>,
         mode: Mode,
         truncation: Option<Truncation>,

@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 
 /// The part of an event that stays the same in all stages of a request.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub(crate) struct Subject {
     /// The request's audit id.
     pub audit_id: Arc<str>,
     /// Path and query as sent by the client.
@@ -34,7 +34,7 @@ pub struct Subject {
 
 /// Object metadata for `objectRef`; the resource comes from the request path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ObjectRef {
+pub(crate) struct ObjectRef {
     /// `objectRef.namespace`
     pub namespace: String,
     /// `objectRef.name`
@@ -47,7 +47,7 @@ pub struct ObjectRef {
 
 /// `responseStatus` of an event.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ResponseStatus {
+pub(crate) struct ResponseStatus {
     /// HTTP status code; zero is omitted.
     pub code: u16,
     /// `Success` or `Failure` if the response is a Status; empty otherwise.
@@ -62,7 +62,7 @@ pub struct ResponseStatus {
 
 impl ResponseStatus {
     /// A status with only the code, for responses that are not a Status.
-    pub fn of(code: u16) -> Self {
+    pub(crate) fn of(code: u16) -> Self {
         Self {
             code,
             ..Self::default()
@@ -70,7 +70,7 @@ impl ResponseStatus {
     }
 
     /// The fields of a Status that events record; the rest is unbounded.
-    pub fn of_status(code: u16, status: &Value) -> Self {
+    pub(crate) fn of_status(code: u16, status: &Value) -> Self {
         let text = |key: &str| status.str_at(&[key]).to_owned();
         Self {
             code,
@@ -84,7 +84,7 @@ impl ResponseStatus {
 
 /// An audit event.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub(crate) struct Event {
     /// The stage-independent part.
     pub subject: Arc<Subject>,
     /// How much of the request is recorded.
@@ -180,7 +180,7 @@ fn user(u: &UserInfo, out: &mut Vec<u8>) {
 
 impl Event {
     /// The event as JSON. `typed` includes kind and apiVersion, for a line of a log; items of an EventList omit them.
-    pub fn encode(&self, typed: bool) -> Vec<u8> {
+    pub(crate) fn encode(&self, typed: bool) -> Vec<u8> {
         let s = &*self.subject;
         let mut out = Vec::with_capacity(
             1024 + self.request_object.as_ref().map_or(0, Bytes::len)
@@ -235,7 +235,7 @@ impl Event {
     }
 
     /// The legacy format, as upstream's `EventString` (`pkg/audit/format.go`): one line without the line break.
-    pub fn legacy(&self) -> String {
+    pub(crate) fn legacy(&self) -> String {
         let s = &*self.subject;
         let listed = |groups: &[String]| groups.iter().map(|g| quote(g)).collect::<Vec<_>>().join(",");
         let named = s.user.as_ref().filter(|u| !u.name.is_empty());
@@ -279,7 +279,7 @@ impl Event {
 
     /// A copy without request and response objects, annotated as truncated.
     #[must_use]
-    pub fn truncated(&self) -> Self {
+    pub(crate) fn truncated(&self) -> Self {
         let mut out = Self {
             request_object: None,
             response_object: None,

@@ -6,7 +6,7 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-pub use parse::PolicyError;
+pub(crate) use parse::PolicyError;
 
 use crate::request::{AuditLevel, RequestInfo, UserInfo};
 use std::path::Path;

@@ -9,7 +9,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use std::io::Read;
 
 /// Maximum size of a recorded response body in bytes. The event of a larger one is marked as truncated.
-pub const MAX_BYTES: usize = 10 << 20;
+pub(crate) const MAX_BYTES: usize = 10 << 20;
 
 #[derive(Clone, Copy)]
 enum Codec {
@@ -31,12 +31,12 @@ fn codec(headers: &HeaderMap) -> Option<Codec> {
 }
 
 /// True if the response is an object in one of the API's encodings.
-pub fn is_object(headers: &HeaderMap) -> bool {
+pub(crate) fn is_object(headers: &HeaderMap) -> bool {
     codec(headers).is_some()
 }
 
 /// Decodes the response object. `None` if the body is not an API object or cannot be decoded.
-pub fn decode(headers: &HeaderMap, bytes: &[u8]) -> Option<Value> {
+pub(crate) fn decode(headers: &HeaderMap, bytes: &[u8]) -> Option<Value> {
     let codec = codec(headers)?;
     let unpacked;
     let bytes = match headers.get(CONTENT_ENCODING).map(|v| v.as_bytes()) {
@@ -70,7 +70,7 @@ pub fn decode(headers: &HeaderMap, bytes: &[u8]) -> Option<Value> {
 }
 
 /// The `responseStatus` of an event: the fields of the Status if the response is one, the bare code otherwise.
-pub fn status(code: u16, object: Option<&Value>) -> ResponseStatus {
+pub(crate) fn status(code: u16, object: Option<&Value>) -> ResponseStatus {
     match object {
         Some(object) if object.str_at(&["kind"]) == "Status" && object.str_at(&["apiVersion"]) == "v1" => {
             ResponseStatus::of_status(code, object)

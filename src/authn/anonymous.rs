@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use std::sync::Arc;
 
 /// Authenticates any request as anonymous, on all paths or on selected ones.
-pub struct Anonymous {
+pub(crate) struct Anonymous {
     user: Arc<UserInfo>,
     paths: Option<Vec<String>>,
 }
 
 impl Anonymous {
     /// Accepts every path (`--anonymous-auth`).
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             user: Arc::new(UserInfo::anonymous()),
             paths: None,
@@ -21,7 +21,7 @@ impl Anonymous {
     }
 
     /// Accepts only requests for exactly one of `paths`; others stay unauthenticated.
-    pub fn only_at(paths: Vec<String>) -> Self {
+    pub(crate) fn only_at(paths: Vec<String>) -> Self {
         Self {
             paths: Some(paths),
             ..Self::new()

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Prefix of the WebSocket subprotocol that carries a token, base64url-encoded.
-pub const SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
+pub(crate) const SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// A token to authenticate, and the audiences of the caller.
 #[derive(Clone, Copy)]
@@ -90,20 +90,20 @@ impl<A: TokenAuthenticator + ?Sized> TokenAuthenticator for Arc<A> {
 }
 
 /// Wraps tokens without an audience claim. They are valid for all of the server's own audiences.
-pub struct WithServerAudiences<A> {
+pub(crate) struct WithServerAudiences<A> {
     tokens: A,
     own: Vec<String>,
 }
 
 impl<A: TokenAuthenticator> WithServerAudiences<A> {
     /// Adds the audience check to `tokens`; `own` are the server's audiences.
-    pub fn new(tokens: A, own: Vec<String>) -> Self {
+    pub(crate) fn new(tokens: A, own: Vec<String>) -> Self {
         Self { tokens, own }
     }
 }
 
 /// The elements of `some` that are also in `others`, in the order of `some`.
-pub fn intersection(some: &[String], others: &[String]) -> Vec<String> {
+pub(crate) fn intersection(some: &[String], others: &[String]) -> Vec<String> {
     // A client controls the length of both lists (a TokenReview and its token), so avoid the quadratic comparison.
     let others: HashSet<&str> = others.iter().map(String::as_str).collect();
     some.iter().filter(|a| others.contains(a.as_str())).cloned().collect()
@@ -128,11 +128,11 @@ impl<A: TokenAuthenticator> TokenAuthenticator for WithServerAudiences<A> {
 }
 
 /// Tries several token authenticators. Errors only count if none of them accepts the token.
-pub struct TokenUnion(Vec<Arc<dyn TokenAuthenticator>>);
+pub(crate) struct TokenUnion(Vec<Arc<dyn TokenAuthenticator>>);
 
 impl TokenUnion {
     /// A union that tries `members` in order.
-    pub fn new(members: Vec<Arc<dyn TokenAuthenticator>>) -> Self {
+    pub(crate) fn new(members: Vec<Arc<dyn TokenAuthenticator>>) -> Self {
         Self(members)
     }
 }
@@ -194,7 +194,7 @@ impl Authenticator for BearerToken {
 }
 
 /// The error for a token that no authenticator recognises, as upstream's.
-pub const INVALID: &str = "invalid bearer token";
+pub(crate) const INVALID: &str = "invalid bearer token";
 
 struct TokenExtractor {
     tokens: Arc<dyn TokenAuthenticator>,
@@ -254,16 +254,16 @@ fn header_token<'a>(from: &Credentials<'a>) -> Option<&'a str> {
 }
 
 /// Authenticates by a token in `Sec-WebSocket-Protocol`; browsers cannot set `Authorization` on WebSockets.
-pub struct WebSocketToken(TokenExtractor);
+pub(crate) struct WebSocketToken(TokenExtractor);
 
 impl WebSocketToken {
     /// Reads the subprotocol and passes the token to `tokens`.
-    pub fn new(tokens: Arc<dyn TokenAuthenticator>) -> Self {
+    pub(crate) fn new(tokens: Arc<dyn TokenAuthenticator>) -> Self {
         Self::for_audiences(tokens, Vec::new())
     }
 
     /// Like [`WebSocketToken::new`], for tokens that are valid for any of `audiences`.
-    pub fn for_audiences(tokens: Arc<dyn TokenAuthenticator>, audiences: Vec<String>) -> Self {
+    pub(crate) fn for_audiences(tokens: Arc<dyn TokenAuthenticator>, audiences: Vec<String>) -> Self {
         Self(TokenExtractor { tokens, audiences })
     }
 }
@@ -329,7 +329,7 @@ fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 }
 
 /// Removes the token from `Sec-WebSocket-Protocol`. The remaining subprotocols are joined into one line.
-pub fn strip_subprotocol(headers: &mut HeaderMap) {
+pub(crate) fn strip_subprotocol(headers: &mut HeaderMap) {
     let rest: Vec<&str> = subprotocols(headers).filter(|p| !p.starts_with(SUBPROTOCOL)).collect();
     let rest = rest.join(",");
     match http::HeaderValue::from_str(&rest) {

@@ -17,14 +17,14 @@ use std::sync::Arc;
 const GROUP: &str = "system:bootstrappers";
 
 /// Authenticates bootstrap tokens.
-pub struct BootstrapTokens {
+pub(crate) struct BootstrapTokens {
     objects: Arc<dyn ObjectReader>,
     clock: Clock,
 }
 
 impl BootstrapTokens {
     /// Reads the Secrets through `objects`.
-    pub fn new(objects: Arc<dyn ObjectReader>, clock: Clock) -> Self {
+    pub(crate) fn new(objects: Arc<dyn ObjectReader>, clock: Clock) -> Self {
         Self { objects, clock }
     }
 

@@ -11,12 +11,13 @@
 use super::token_tag::{NoRandomNumbers, Tag, Tagger};
 use super::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser, add_authenticated};
 use crate::cache::TtlCache;
+use crate::sync::Mutex;
 use crate::telemetry::authentication::TokenCacheMetrics;
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -46,8 +47,8 @@ impl Drop for Registered {
 }
 
 impl Lookups {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Tag, WeakShared<BoxFuture<'static, TokenResult>>>> {
-        self.0.lock().expect("no code panics while holding this lock")
+    fn lock(&self) -> crate::sync::MutexGuard<'_, HashMap<Tag, WeakShared<BoxFuture<'static, TokenResult>>>> {
+        self.0.lock()
     }
 }
 

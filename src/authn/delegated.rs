@@ -8,9 +8,9 @@ mod config;
 mod error;
 mod tokens;
 
-pub use config::Configuration;
-pub use error::{ConfigurationError, DelegatedError};
-pub use tokens::TokenReviews;
+pub(crate) use config::Configuration;
+pub(crate) use error::{ConfigurationError, DelegatedError};
+pub(crate) use tokens::TokenReviews;
 
 use super::{
     Anonymous, AuthenticatedUser, AuthenticationError, Authenticator, BearerToken, Credentials, RequestHeader,
@@ -44,7 +44,7 @@ impl Delegated {
     /// Reads the configuration, retrying for at most `patience`, and then watches it in a task of `tasks`.
     ///
     /// # Errors
-    /// [`DelegatedError`] if the configuration cannot be read in time. The server must not start without it.
+    /// `DelegatedError` if the configuration cannot be read in time. The server must not start without it.
     ///
     /// # Cancel safety
     /// Cancel safe: the task is spawned last.

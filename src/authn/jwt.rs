@@ -7,7 +7,8 @@
 mod key;
 mod sign;
 
-pub use key::{KeyError, PublicKey};
+pub(crate) use key::KeyError;
+pub use key::PublicKey;
 pub use sign::Signer;
 
 use crate::apimachinery::codec::json;
@@ -150,7 +151,7 @@ impl<'a> Token<'a> {
 }
 
 /// Reads a string or a list of strings; other elements are skipped.
-pub fn texts(v: &Value) -> Vec<String> {
+pub(crate) fn texts(v: &Value) -> Vec<String> {
     match v {
         Value::String(s) => vec![s.to_string()],
         v => v.items().iter().filter_map(Value::as_str).map(str::to_owned).collect(),

@@ -6,12 +6,12 @@
 
 mod authenticator;
 mod claims;
-pub mod configuration;
+pub(crate) mod configuration;
 mod provider;
 
-pub use authenticator::{JwtAuthenticatorSet, JwtAuthenticators, discover};
-pub use configuration::{AnonymousConfig, Configuration, JwtIssuer, Prefixed};
-pub use provider::Provider;
+pub(crate) use authenticator::{JwtAuthenticators, discover};
+pub use configuration::Configuration;
+pub(crate) use configuration::{JwtIssuer, Prefixed};
 
 #[cfg(test)]
 mod tests;

@@ -36,7 +36,7 @@ impl RequestHeaderNames {
 }
 
 /// Authenticates the user named in a trusted front proxy's headers.
-pub struct RequestHeader {
+pub(crate) struct RequestHeader {
     ca: Arc<dyn ClientCaSource>,
     allowed_names: Vec<String>,
     names: RequestHeaderNames,
@@ -46,7 +46,7 @@ pub struct RequestHeader {
 impl RequestHeader {
     /// Trusts proxies whose certificate was issued by `ca` (`--requestheader-client-ca-file`) and has a common name in
     /// `allowed_names`; an empty list allows any name.
-    pub fn new(ca: Arc<dyn ClientCaSource>, allowed_names: Vec<String>, names: RequestHeaderNames) -> Self {
+    pub(crate) fn new(ca: Arc<dyn ClientCaSource>, allowed_names: Vec<String>, names: RequestHeaderNames) -> Self {
         Self {
             ca,
             allowed_names,

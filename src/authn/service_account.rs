@@ -5,12 +5,12 @@
 
 mod authenticator;
 mod bound;
-pub mod discovery;
+pub(crate) mod discovery;
 mod issuer;
 mod legacy;
 
-pub use authenticator::{ServiceAccountTokens, VerificationKeys};
-pub use issuer::{Bound, Claimed, Issuer};
+pub(crate) use authenticator::{ServiceAccountTokens, VerificationKeys};
+pub(crate) use issuer::{Bound, Claimed, Issuer};
 
 use super::CacheDependency;
 use crate::apimachinery::value::Value;
@@ -20,12 +20,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The `iss` claim of legacy tokens, which are stored in Secrets.
-pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
+pub(crate) const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
 /// An object that a token depends on, as read from storage.
 #[derive(Clone, Debug)]
-pub struct ResolvedObject {
-    /// The object.
+pub(crate) struct ResolvedObject {
     pub object: Value,
     /// Holds while the object is unchanged.
     pub dependency: Arc<dyn CacheDependency>,
@@ -33,7 +32,7 @@ pub struct ResolvedObject {
 
 /// Reads the objects that tokens depend on, in their current state.
 #[async_trait]
-pub trait ObjectReader: Send + Sync + 'static {
+pub(crate) trait ObjectReader: Send + Sync + 'static {
     /// Reads a core object; `namespace` is empty for nodes.
     ///
     /// # Errors
@@ -45,10 +44,10 @@ pub trait ObjectReader: Send + Sync + 'static {
 }
 
 /// Current time in seconds since 1970. Injectable for tests.
-pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
+pub(crate) type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// The system's clock.
-pub fn system_clock() -> Clock {
+pub(crate) fn system_clock() -> Clock {
     Arc::new(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
@@ -59,7 +58,7 @@ pub fn system_clock() -> Clock {
 pub(super) const LEEWAY: i64 = 60;
 
 /// The user name of a service account.
-pub fn user_name(namespace: &str, name: &str) -> String {
+pub(crate) fn user_name(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 

@@ -21,7 +21,7 @@ impl TokenFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`TokenFileError`] if it cannot be read or parsed.
+    /// `TokenFileError` if it cannot be read or parsed.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
         let text = std::fs::read_to_string(path)
             .map_err(|e| TokenFileError(format!("token file '{}' cannot be read: {e}", path.display())))?;
@@ -31,7 +31,7 @@ impl TokenFile {
     /// Parses the text of a file; `path` is for error messages.
     ///
     /// # Errors
-    /// [`TokenFileError`] with the line at fault.
+    /// `TokenFileError` with the line at fault.
     pub fn parse(path: &str, text: &str) -> Result<Self, TokenFileError> {
         let mut tokens = HashMap::new();
         for (line, record) in records(path, text)? {

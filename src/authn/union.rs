@@ -61,14 +61,14 @@ fn with_group(mut found: AuthenticatedUser) -> AuthenticatedUser {
 }
 
 /// Falls back to anonymous if a request has no credentials. Rejected credentials never fall back.
-pub struct WithAnonymous {
+pub(crate) struct WithAnonymous {
     credentials: Arc<dyn Authenticator>,
     anonymous: super::Anonymous,
 }
 
 impl WithAnonymous {
     /// Adds `anonymous` as the fallback of `credentials`.
-    pub fn new(credentials: Arc<dyn Authenticator>, anonymous: super::Anonymous) -> Self {
+    pub(crate) fn new(credentials: Arc<dyn Authenticator>, anonymous: super::Anonymous) -> Self {
         Self { credentials, anonymous }
     }
 }

@@ -24,7 +24,7 @@ const MAX: usize = 8192;
 
 /// Why a webhook cannot be called.
 #[derive(Debug, thiserror::Error)]
-pub enum WebhookError {
+pub(crate) enum WebhookError {
     /// A certificate, key, token or name of the client configuration cannot be used.
     #[error(transparent)]
     Client(#[from] FetchError),
@@ -34,7 +34,7 @@ pub enum WebhookError {
 }
 
 /// Sends TokenReviews to a webhook.
-pub struct WebhookTokens {
+pub(crate) struct WebhookTokens {
     fetcher: Fetcher,
     url: String,
     version: String,
@@ -48,7 +48,7 @@ impl WebhookTokens {
     ///
     /// # Errors
     /// [`WebhookError`]
-    pub fn try_new(config: &ClientConfig, version: &str, ttl: Duration) -> Result<Self, WebhookError> {
+    pub(crate) fn try_new(config: &ClientConfig, version: &str, ttl: Duration) -> Result<Self, WebhookError> {
         Ok(Self {
             fetcher: Fetcher::with(config, REQUEST_TIMEOUT)?,
             url: config.server.clone(),
@@ -61,7 +61,7 @@ impl WebhookTokens {
 
     /// Sets the metrics to update.
     #[must_use]
-    pub fn counting(mut self, counts: ClientRequestMetrics) -> Self {
+    pub(crate) fn counting(mut self, counts: ClientRequestMetrics) -> Self {
         self.fetcher = self.fetcher.with_metrics(counts);
         self
     }

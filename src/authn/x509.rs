@@ -19,17 +19,21 @@ use webpki::{EndEntityCert, KeyUsage};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// The extra key that holds the digest of the certificate.
-pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// Why a certificate chain is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Untrusted(pub String);
+pub(crate) struct Untrusted(pub String);
 
 /// Verifies a chain for client authentication against `roots`, at the time `now`. All but the leaf are intermediates.
 ///
 /// # Errors
 /// [`Untrusted`] with the verifier's reason.
-pub fn verify_chain(chain: &[CertificateDer<'_>], roots: &[TrustAnchor<'_>], now: SystemTime) -> Result<(), Untrusted> {
+pub(crate) fn verify_chain(
+    chain: &[CertificateDer<'_>],
+    roots: &[TrustAnchor<'_>],
+    now: SystemTime,
+) -> Result<(), Untrusted> {
     let Some((leaf, intermediates)) = chain.split_first() else {
         return Err(Untrusted("no certificate".into()));
     };

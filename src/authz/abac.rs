@@ -117,7 +117,9 @@ impl Abac {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let policy = json::decode(line.as_bytes()).and_then(|v| Policy::parse(&v));
+            let policy = json::decode(line.as_bytes())
+                .map_err(String::from)
+                .and_then(|v| Policy::parse(&v));
             policies.push(policy.map_err(|e| format!("line {}: {e}", n + 1))?);
         }
         Ok(Self(policies))

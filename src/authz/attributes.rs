@@ -82,7 +82,7 @@ pub(super) struct OwnedAttributes {
 }
 
 impl OwnedAttributes {
-    pub fn of(attributes: &Attributes<'_>) -> Self {
+    pub(crate) fn of(attributes: &Attributes<'_>) -> Self {
         let texts = [
             attributes.verb,
             attributes.api_group,
@@ -102,7 +102,7 @@ impl OwnedAttributes {
         }
     }
 
-    pub fn as_attributes(&self) -> Attributes<'_> {
+    pub(crate) fn as_attributes(&self) -> Attributes<'_> {
         let [
             verb,
             api_group,

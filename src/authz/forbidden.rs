@@ -7,7 +7,7 @@ use crate::apimachinery::status::Status;
 use std::fmt::Write;
 
 /// The Status for a denied request. `reason` is appended to the message unless it is empty.
-pub fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
+pub(crate) fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
     let mut why = String::new();
     // Writing to a String cannot fail.
     let _ = write!(why, "User {:?} cannot {} ", attributes.user.name, attributes.verb);

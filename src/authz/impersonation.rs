@@ -25,9 +25,10 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use crate::request::UserInfo;
 use crate::request::user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED};
+use crate::sync::Mutex;
 use crate::telemetry::access::ImpersonationMetrics;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
@@ -57,7 +58,7 @@ const MODES: [Mode; 5] = [
 
 /// A permitted impersonation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Impersonated {
+pub(crate) struct Impersonated {
     /// The effective identity.
     pub user: Arc<UserInfo>,
     /// `impersonate:<mode>`, empty in legacy mode. For audit.
@@ -65,7 +66,7 @@ pub struct Impersonated {
 }
 
 /// Authorizes impersonation.
-pub struct Impersonation {
+pub(crate) struct Impersonation {
     authorizer: Arc<dyn Authorizer>,
     last: Mutex<HashMap<String, Mode>>,
     metrics: ImpersonationMetrics,
@@ -124,7 +125,7 @@ fn service_account(user: &str) -> Option<(&str, &str)> {
 
 impl Impersonation {
     /// Checks permissions with `authorizer`.
-    pub fn new(authorizer: Arc<dyn Authorizer>) -> Self {
+    pub(crate) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
         Self {
             authorizer,
             last: Mutex::default(),
@@ -134,7 +135,7 @@ impl Impersonation {
 
     /// Sets the metrics to update.
     #[must_use]
-    pub fn counting(mut self, metrics: ImpersonationMetrics) -> Self {
+    pub(crate) fn counting(mut self, metrics: ImpersonationMetrics) -> Self {
         self.metrics = metrics;
         self
     }
@@ -143,7 +144,7 @@ impl Impersonation {
     ///
     /// # Errors
     /// A 403 with upstream's message.
-    pub async fn check(&self, wanted: &UserInfo, attributes: &Attributes<'_>) -> Result<Impersonated> {
+    pub(crate) async fn check(&self, wanted: &UserInfo, attributes: &Attributes<'_>) -> Result<Impersonated> {
         let remembered = self.lock().get(&attributes.user.name).copied();
         let rest = MODES.into_iter().filter(|m| Some(*m) != remembered);
         let (mut first, start) = (None, Instant::now());
@@ -165,8 +166,8 @@ impl Impersonation {
         Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Mode>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> crate::sync::MutexGuard<'_, HashMap<String, Mode>> {
+        self.last.lock()
     }
 
     fn remember(&self, caller: &str, mode: Mode) {

@@ -20,7 +20,7 @@ const MEMORY: usize = 16 << 20;
 
 /// Conditions that must all hold for the webhook to be asked.
 #[derive(Debug)]
-pub struct MatchConditions {
+pub(crate) struct MatchConditions {
     all: Vec<(String, Program)>,
     request: Schema,
 }
@@ -114,7 +114,7 @@ fn subject(attributes: &Attributes<'_>) -> Value {
 
 impl MatchConditions {
     /// Compiles the `matchConditions` of a webhook; `None` if there are none, or an error was added.
-    pub fn parse(list: &Value, at: &FieldPath, errors: &mut ErrorList) -> Option<Self> {
+    pub(crate) fn parse(list: &Value, at: &FieldPath, errors: &mut ErrorList) -> Option<Self> {
         let list = list.items();
         if list.len() > MAX_CONDITIONS {
             errors.push(FieldError::too_many(at, list.len(), MAX_CONDITIONS));

@@ -6,7 +6,8 @@
 mod graph;
 mod refs;
 
-pub use graph::{Feeds, Graph, Sources};
+pub(crate) use graph::{Graph, Sources};
+pub(crate) use refs::for_each_secret;
 
 use super::rbac::PolicyRule;
 use super::{Attributes, Authorizer, Rules, Verdict};
@@ -22,13 +23,13 @@ const GROUP: &str = "system:nodes";
 const LEASES: &str = "kube-node-lease";
 
 /// The Node authorizer.
-pub struct Node {
+pub(crate) struct Node {
     graph: Arc<Graph>,
     rules: Vec<PolicyRule>,
 }
 
 /// The node name of a caller in `system:nodes`; empty for the bare prefix `system:node:`. `None` for other callers.
-pub fn node_of(user: &UserInfo) -> Option<&str> {
+pub(crate) fn node_of(user: &UserInfo) -> Option<&str> {
     let name = user.name.strip_prefix(PREFIX)?;
     user.in_group(GROUP).then_some(name)
 }
@@ -50,7 +51,7 @@ struct NodeRequest<'a> {
 
 impl Node {
     /// Decides with `graph`, and with `rules` (those of ClusterRole `system:node`) for what all nodes may do alike.
-    pub fn new(graph: Arc<Graph>, rules: Vec<PolicyRule>) -> Self {
+    pub(crate) fn new(graph: Arc<Graph>, rules: Vec<PolicyRule>) -> Self {
         Self { graph, rules }
     }
 

@@ -1,21 +1,16 @@
 //! Authorizers that look only at groups or paths.
 
 use super::{Attributes, Authorizer, Verdict};
-use crate::request::user::{AUTHENTICATED, MASTERS};
+use crate::request::user::MASTERS;
 use async_trait::async_trait;
 
 /// Allows members of the given groups everything. Gives no reason, like upstream.
-pub struct PrivilegedGroups(Vec<String>);
+pub(crate) struct PrivilegedGroups(Vec<String>);
 
 impl PrivilegedGroups {
     /// Allows members of `system:masters`.
-    pub fn masters() -> Self {
+    pub(crate) fn masters() -> Self {
         Self(vec![MASTERS.to_owned()])
-    }
-
-    /// Allows members of any of `groups`.
-    pub fn new(groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self(groups.into_iter().map(Into::into).collect())
     }
 
     fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
@@ -39,7 +34,7 @@ impl Authorizer for PrivilegedGroups {
 }
 
 /// Allows non-resource paths. A trailing `*` matches any suffix.
-pub struct AllowedPaths {
+pub(crate) struct AllowedPaths {
     exact: Vec<String>,
     prefixes: Vec<String>,
     /// `None`: any verb.
@@ -53,7 +48,7 @@ impl AllowedPaths {
     /// Lets everyone `get` the paths of ClusterRole `system:public-info-viewer`, whose default binding includes both
     /// authenticated and unauthenticated users.
     #[cfg(test)]
-    pub fn public_info() -> Self {
+    pub(crate) fn public_info() -> Self {
         let mut me = Self::new(["/healthz", "/livez", "/readyz", "/version", "/version/"]);
         me.verb = Some("get");
         me.reason = "allowed to everybody: public information";
@@ -61,16 +56,17 @@ impl AllowedPaths {
     }
 
     /// Lets authenticated users `get` the paths of ClusterRole `system:discovery`, as its default binding does.
-    pub fn discovery() -> Self {
+    #[cfg(test)]
+    pub(crate) fn discovery() -> Self {
         let mut me = Self::new(["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]);
         me.verb = Some("get");
-        me.group = Some(AUTHENTICATED);
+        me.group = Some(crate::request::user::AUTHENTICATED);
         me.reason = "allowed to callers with credentials: discovery";
         me
     }
 
     /// Any paths with any verb: `--authorization-always-allow-paths` of extension servers.
-    pub fn new(paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub(crate) fn new(paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let (mut exact, mut prefixes) = (Vec::new(), Vec::new());
         for path in paths {
             let path: String = path.into();

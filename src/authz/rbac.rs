@@ -22,22 +22,27 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use escalation::{HeldRules, MissingRules};
-pub use explain::{Explanation, RuleMatch};
-pub use follow::{Feeds, Sources};
-pub use index::{ApplicableBinding, Grant, Index, RuleList};
-pub use objects::{Binding, PolicyRule, Role, Subject};
-pub use postings::{BudgetExhausted, StepBudget};
+pub(crate) use escalation::{HeldRules, MissingRules};
+#[cfg(test)]
+pub(crate) use explain::Explanation;
+pub(crate) use follow::Sources;
+pub(crate) use index::Index;
+#[cfg(test)]
+pub(crate) use objects::Binding;
+pub use objects::PolicyRule;
+pub(crate) use objects::Role;
+pub(crate) use postings::{BudgetExhausted, StepBudget};
 
 use super::attributes::OwnedAttributes;
 use super::{Attributes, Authorizer, Rules, Verdict};
 use crate::apimachinery::field::aggregate_texts;
 use crate::request::UserInfo;
+use crate::sync::Mutex;
 use crate::tasks::off_thread;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use follow::Followed;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long a decision waits for the index to catch up.
@@ -45,7 +50,7 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The RBAC authorizer. Decisions fail until [`Rbac::follow`] was called and its feeds have read the roles.
 #[derive(Default)]
-pub struct Rbac {
+pub(crate) struct Rbac {
     index: ArcSwap<Index>,
     /// Serialises writers; readers use the atomic swap.
     writing: Mutex<()>,
@@ -54,7 +59,7 @@ pub struct Rbac {
 
 /// The index is behind storage and did not catch up in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Behind;
+pub(crate) struct Behind;
 
 impl std::fmt::Display for Behind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -66,12 +71,12 @@ impl std::error::Error for Behind {}
 
 impl Rbac {
     /// An authorizer without sources.
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::default()
     }
 
     /// An authorizer with a fixed index, for tests and benchmarks.
-    pub fn fixed(index: Index) -> Arc<Self> {
+    pub(crate) fn fixed(index: Index) -> Arc<Self> {
         let me = Self {
             index: ArcSwap::from_pointee(index),
             ..Self::default()
@@ -88,7 +93,7 @@ impl Rbac {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn fresh(&self) -> Result<Arc<Index>, Behind> {
+    pub(crate) async fn fresh(&self) -> Result<Arc<Index>, Behind> {
         let followed = self.followed.get().ok_or(Behind)?;
         if !followed.is_current() {
             let caught_up = tokio::time::timeout(CATCH_UP_TIMEOUT, followed.catch_up()).await;
@@ -102,12 +107,12 @@ impl Rbac {
     ///
     /// # Errors
     /// [`Behind`] if the index does not catch up in time.
-    pub async fn held(&self, user: &UserInfo, namespace: &str) -> Result<(Vec<Arc<Role>>, Vec<String>), Behind> {
+    pub(crate) async fn held(&self, user: &UserInfo, namespace: &str) -> Result<(Vec<Arc<Role>>, Vec<String>), Behind> {
         Ok(self.fresh().await?.held(user, namespace))
     }
 
     fn change(&self, edit: impl FnOnce(&mut Index)) {
-        let _one_at_a_time = self.writing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one_at_a_time = self.writing.lock();
         // Cheap: the maps are persistent, so this copies only their roots.
         let mut index = Index::clone(&self.index.load());
         edit(&mut index);

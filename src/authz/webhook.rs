@@ -44,12 +44,12 @@ pub struct WebhookConfig {
     /// Failure policy: true denies the request, false leaves it to the next authorizer.
     pub deny_on_failure: bool,
     /// The webhook is asked only if these hold.
-    pub conditions: Option<Arc<MatchConditions>>,
+    pub(crate) conditions: Option<Arc<MatchConditions>>,
 }
 
 /// Sends reviews to a URL. A trait so that decisions and caching can be tested without a server.
 #[async_trait]
-pub trait ReviewTransport: Send + Sync + 'static {
+pub(crate) trait ReviewTransport: Send + Sync + 'static {
     /// Posts a review and returns the response body.
     async fn ask(&self, review: Vec<u8>) -> Result<Vec<u8>, FetchError>;
 }
@@ -67,7 +67,7 @@ impl ReviewTransport for Url {
 }
 
 /// The webhook authorizer.
-pub struct Webhook {
+pub(crate) struct Webhook {
     ask: Arc<dyn ReviewTransport>,
     config: WebhookConfig,
     known: VerdictCache,
@@ -80,7 +80,7 @@ impl Webhook {
     ///
     /// # Errors
     /// A one-line reason if the kubeconfig cannot be used.
-    pub fn try_new(config: WebhookConfig, counts: ClientRequestMetrics) -> Result<Self, String> {
+    pub(crate) fn try_new(config: WebhookConfig, counts: ClientRequestMetrics) -> Result<Self, String> {
         let client = ClientConfig::from_kubeconfig(&config.kubeconfig).map_err(|e| e.to_string())?;
         let fetcher = Fetcher::with(&client, config.timeout)
             .map_err(|e| format!("kubeconfig {}: {e}", config.kubeconfig.display()))?
@@ -90,7 +90,7 @@ impl Webhook {
     }
 
     /// Sends reviews through `ask`.
-    pub fn asking(ask: Arc<dyn ReviewTransport>, config: WebhookConfig) -> Self {
+    pub(crate) fn asking(ask: Arc<dyn ReviewTransport>, config: WebhookConfig) -> Self {
         Self {
             ask,
             known: VerdictCache::new(config.authorized_ttl, config.unauthorized_ttl),
@@ -100,7 +100,7 @@ impl Webhook {
     }
 
     /// Counts evaluations of match conditions under the name of the authorizer.
-    pub fn with_condition_metrics(mut self, metrics: AuthorizerConditionMetrics, name: &str) -> Self {
+    pub(crate) fn with_condition_metrics(mut self, metrics: AuthorizerConditionMetrics, name: &str) -> Self {
         self.metrics = Some((metrics, name.to_owned()));
         self
     }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use crate::apimachinery::field::{ErrorList, FieldPath};
     use crate::request::RequestInfo;
-    use std::sync::Mutex;
+    use crate::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     struct Says(AtomicUsize, Mutex<Vec<u8>>, Result<&'static str, FetchError>);
@@ -199,7 +199,7 @@ mod tests {
     impl ReviewTransport for Says {
         async fn ask(&self, review: Vec<u8>) -> Result<Vec<u8>, FetchError> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            *self.1.lock().unwrap() = review;
+            *self.1.lock() = review;
             self.2.clone().map(|s| s.as_bytes().to_vec())
         }
     }
@@ -255,7 +255,7 @@ mod tests {
         );
         let uri = "/api/v1/namespaces/n/pods?fieldSelector=spec.nodeName%3Da&labelSelector=x%20in%20(a,b)";
         assert_eq!(ask(&w, uri).await, Verdict::allow("r"));
-        let sent = json::decode(&attributes.1.lock().unwrap()).unwrap();
+        let sent = json::decode(&attributes.1.lock()).unwrap();
         assert_eq!(sent.str_at(&["apiVersion"]), "authorization.k8s.io/v1beta1");
         assert_eq!(sent.at(&["spec", "group"]), &crate::json!(["dev"]));
         assert_eq!(

@@ -24,52 +24,66 @@ use std::time::SystemTime;
 #[derive(Clone, Debug)]
 pub struct CompletedOptions {
     /// The address to listen on.
-    pub bind: SocketAddr,
+    pub(crate) bind: SocketAddr,
     /// The address under which others reach this server.
-    pub advertise_address: IpAddr,
+    pub(crate) advertise_address: IpAddr,
     /// The host name of this machine.
-    pub host_name: String,
+    pub(crate) host_name: String,
     /// Limits of the serving port.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// Serving: certificates and TLS.
-    pub serving: ServingOptions,
-    /// Authentication.
-    pub authentication: AuthenticationOptions,
-    /// Authorization.
-    pub authorization: AuthorizationOptions,
-    /// Auditing.
-    pub audit: AuditOptions,
-    /// Admission.
-    pub admission: AdmissionOptions,
-    /// Feature gates.
-    pub features: FeatureGates,
+    pub(crate) serving: ServingOptions,
+    pub(crate) authentication: AuthenticationOptions,
+    pub(crate) authorization: AuthorizationOptions,
+    pub(crate) audit: AuditOptions,
+    pub(crate) admission: AdmissionOptions,
+    pub(crate) features: FeatureGates,
     /// `--runtime-config`.
-    pub runtime: RuntimeConfig,
+    pub(crate) runtime: RuntimeConfig,
     /// Request limits and shutdown times.
-    pub generic: GenericOptions,
+    pub(crate) generic: GenericOptions,
     /// The aggregator and its backends.
-    pub aggregator: AggregatorOptions,
+    pub(crate) aggregator: AggregatorOptions,
     /// The compute pool.
-    pub compute: Config,
+    pub(crate) compute: Config,
     /// The control loops.
-    pub controllers: ControllerOptions,
-    /// Storage.
-    pub storage: StorageOptions,
+    pub(crate) controllers: ControllerOptions,
+    pub(crate) storage: StorageOptions,
     /// Service addresses and node ports.
-    pub network: NetworkOptions,
+    pub(crate) network: NetworkOptions,
     /// Connections to kubelets.
-    pub kubelet: KubeletOptions,
-    /// Logging.
-    pub logging: LoggingOptions,
+    pub(crate) kubelet: KubeletOptions,
+    pub(crate) logging: LoggingOptions,
     /// The flags as they were given.
-    pub values: Values,
+    pub(crate) values: Values,
     /// Warnings to log at start-up.
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl CompletedOptions {
+    /// The log filter that the flags select, in the syntax of `tracing_subscriber::EnvFilter`.
+    pub fn log_filter(&self) -> String {
+        self.logging.filter()
+    }
+
+    /// Warnings about the options, to be logged at start-up.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// A function that the threads of the compute pool call once they are idle, such as one that returns free memory to
+    /// the system.
+    pub fn on_idle(&mut self, call: fn()) {
+        self.compute.on_idle = Some(call);
+    }
+
+    /// The directory of the serving certificate, if it is that of `--cert-dir`.
+    pub(crate) fn serving_dir(&self) -> Option<&Path> {
+        self.serving.cert_dir.as_deref().filter(|_| self.serving.pair.is_none())
+    }
+
     /// Parameters of the generated certificates as of now.
-    pub fn pki_options(&self) -> PkiOptions {
+    pub(crate) fn pki_options(&self) -> PkiOptions {
         let mut names = vec![self.host_name.clone()];
         names.extend(self.serving.external_hostname.clone());
         names.retain(|name| !name.is_empty() && name.parse::<IpAddr>().is_err());
@@ -85,6 +99,7 @@ impl CompletedOptions {
         );
         PkiOptions {
             dir: self.storage.data_dir.join("pki"),
+            serving_dir: self.serving_dir().map(Path::to_owned),
             names,
             addresses,
             rsa_signing_key: self.authentication.service_account.generated_key_is_rsa,
@@ -98,7 +113,7 @@ impl CompletedOptions {
     }
 
     /// The URL under which a client on this machine reaches the server that listens on `port`.
-    pub fn local_url(&self, port: u16) -> String {
+    pub(crate) fn local_url(&self, port: u16) -> String {
         let ip = match self.bind.ip() {
             ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             ip => ip,
@@ -138,7 +153,10 @@ fn check_ca(flag: &str, path: Option<&PathBuf>) -> Result<Option<CaPool>, UsageE
 ///
 /// # Errors
 /// A one-line message with the flag, the file and the reason.
-pub fn read_authentication_config(path: &Path, service_accounts: &[String]) -> Result<Configuration, UsageError> {
+pub(crate) fn read_authentication_config(
+    path: &Path,
+    service_accounts: &[String],
+) -> Result<Configuration, UsageError> {
     let flag = "authentication-config";
     let text =
         String::from_utf8(read(flag, path)?).map_err(|e| usage_error(flag, format!("{}: {e}", path.display())))?;
@@ -195,6 +213,18 @@ impl Options {
         } = self;
         if let Some((cert, key)) = &serving.pair {
             check_pair("tls-cert-file", "tls-private-key-file", cert, key)?;
+        }
+        if let (None, Some(dir)) = (&serving.pair, &serving.cert_dir) {
+            let (cert, key) = (dir.join("apiserver.crt"), dir.join("apiserver.key"));
+            match (cert.exists(), key.exists()) {
+                (false, false) => {}
+                (true, true) => check_pair("cert-dir", "cert-dir", &cert, &key)?,
+                _ => {
+                    let why = "has only one of apiserver.crt and apiserver.key; put the other there, or remove both to have \
+                               them generated";
+                    return Err(usage_error("cert-dir", format!("{} {why}", dir.display())));
+                }
+            }
         }
         for sni in &serving.sni {
             check_pair("tls-sni-cert-key", "tls-sni-cert-key", &sni.cert, &sni.key)?;

@@ -102,7 +102,7 @@ fn migrate(matches: &ArgMatches) -> Result<String, UsageError> {
 fn manifest_values(file: &str) -> Result<Values, UsageError> {
     let fail = |why: String| UsageError::new(format!("--manifest: {file}: {why}"));
     let text = std::fs::read(file).map_err(|e| fail(format!("cannot be read: {e}")))?;
-    let document = yaml::decode(&text).map_err(fail)?;
+    let document = yaml::decode(&text).map_err(|e| fail(e.to_string()))?;
     let pod = [&["spec", "template", "spec"][..], &["spec"]].map(|path| document.at(path));
     let containers = pod.iter().flat_map(|spec| spec.get("containers").items());
     let flags_of = |container: &Value| -> Option<Vec<String>> {

@@ -5,7 +5,7 @@
 
 mod docs;
 
-pub use docs::markdown;
+pub(crate) use docs::markdown;
 
 use super::flags::{FLAGS, Flag, Support, ValueType, like};
 use super::value::{self, UsageError, Values};
@@ -15,18 +15,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The version that is written, and the only one that is read so far.
-pub const API_VERSION: &str = "torana.dev/v1alpha1";
-/// The kind.
-pub const KIND: &str = "ToranaConfiguration";
+pub(crate) const API_VERSION: &str = "torana.dev/v1alpha1";
+pub(crate) const KIND: &str = "ToranaConfiguration";
 
 /// A file's values, which know their lines.
 #[derive(Debug, Default)]
-pub struct Configuration {
+pub(crate) struct Configuration {
     values: Values,
 }
 
 /// The field of a flag: its name in camelCase.
-pub fn field_of(flag: &str) -> String {
+pub(crate) fn field_of(flag: &str) -> String {
     let mut words = flag.split('-');
     let mut field = words.next().unwrap_or_default().to_owned();
     for word in words {
@@ -66,7 +65,7 @@ impl Configuration {
     /// # Errors
     /// A one-line [`UsageError`] with file, line and mend: the file cannot be read, is of another kind or version, or has a
     /// field that is unknown, given twice or of another type.
-    pub fn load(path: &Path) -> Result<Self, UsageError> {
+    pub(crate) fn load(path: &Path) -> Result<Self, UsageError> {
         let text = std::fs::read(path)
             .map_err(|e| UsageError::new(format!("--config: cannot read {}: {e}", path.display())))?;
         Self::parse(&path.display().to_string(), &text)
@@ -76,7 +75,7 @@ impl Configuration {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub fn parse(name: &str, text: &[u8]) -> Result<Self, UsageError> {
+    pub(crate) fn parse(name: &str, text: &[u8]) -> Result<Self, UsageError> {
         let (document, duplicates) =
             yaml::decode_with_duplicates(text).map_err(|e| UsageError::new(format!("{name}: {e}")))?;
         if let Some(first) = duplicates.first() {
@@ -114,7 +113,7 @@ impl Configuration {
     }
 
     /// The file's values, replaced by those of the command line where these were given.
-    pub fn under(self, command_line: Values) -> Values {
+    pub(crate) fn under(self, command_line: Values) -> Values {
         command_line.over(self.values)
     }
 }
@@ -191,7 +190,7 @@ fn typed(flag: &Flag, texts: &[String]) -> Value {
 }
 
 /// The given values as a document.
-pub fn document(values: &Values) -> Value {
+pub(crate) fn document(values: &Values) -> Value {
     let mut fields = Map::default();
     fields.insert("apiVersion", API_VERSION);
     fields.insert("kind", KIND);
@@ -205,7 +204,7 @@ pub fn document(values: &Values) -> Value {
 
 /// The values as a file: apiVersion and kind first, then the fields in the order of docs/flags.md. With `defaults`, supported
 /// flags that were not given follow as comments with their default and help.
-pub fn to_yaml(values: &Values, defaults: bool) -> String {
+pub(crate) fn to_yaml(values: &Values, defaults: bool) -> String {
     let mut out = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
     for group in super::flags::Group::ALL {
         let mut heading = format!("\n# {}\n", group.title());

@@ -10,20 +10,20 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenCommand {
     /// The kubeconfig to use.
-    pub kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
     /// The service account's namespace.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// The service account's name.
-    pub name: String,
+    pub(crate) name: String,
     /// Audiences of the token; empty means the server itself.
-    pub audiences: Vec<String>,
+    pub(crate) audiences: Vec<String>,
     /// Validity of the token.
-    pub duration: Duration,
+    pub(crate) duration: Duration,
 }
 
 /// The user of a generated kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub(crate) enum Subject {
     /// A user with a client certificate, and optionally a group. (Only one, a limitation of the certificate library.)
     User(String, Option<String>),
     /// A service account with a token: namespace and name.
@@ -34,15 +34,15 @@ pub enum Subject {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeconfigCommand {
     /// The server's data directory.
-    pub data_dir: PathBuf,
+    pub(crate) data_dir: PathBuf,
     /// The kubeconfig with the server's address, also used to request tokens.
-    pub kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
     /// Server URL to write instead of that kubeconfig's.
-    pub server: Option<String>,
+    pub(crate) server: Option<String>,
     /// The user of the kubeconfig.
-    pub subject: Subject,
+    pub(crate) subject: Subject,
     /// Validity of the credentials.
-    pub duration: Duration,
+    pub(crate) duration: Duration,
 }
 
 fn common(command: Command) -> Command {

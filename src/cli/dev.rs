@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// What differs from the defaults of `serve`.
 const DEFAULTS: [(&str, &str); 3] = [
     ("bind-address", "127.0.0.1"),
-    ("controllers", "*"),
+    ("controllers", "*,bootstrap-signer-controller,token-cleaner-controller"),
     // An RSA key takes longer to generate than everything else at a first start.
     ("generated-signing-key", "ES256"),
 ];
@@ -19,13 +19,13 @@ const DEFAULTS: [(&str, &str); 3] = [
 #[derive(Clone, Debug)]
 pub struct DevCommand {
     /// The options of the server.
-    pub options: Box<Options>,
+    pub(crate) options: Box<Options>,
     /// Directory of manifests that are applied at the start and when they change.
-    pub apply: Option<PathBuf>,
+    pub(crate) apply: Option<PathBuf>,
     /// Keep the store and the keys in a directory that is removed at the end.
-    pub ephemeral: bool,
+    pub(crate) ephemeral: bool,
     /// Add a context for the gateway to the user's kubeconfig while it runs.
-    pub merge_kubeconfig: bool,
+    pub(crate) merge_kubeconfig: bool,
 }
 
 pub(super) fn command() -> Command {

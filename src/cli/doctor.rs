@@ -10,9 +10,9 @@ use clap::{Arg, ArgMatches, Command};
 #[derive(Debug)]
 pub struct DoctorCommand {
     /// The options of the server.
-    pub options: Options,
+    pub(crate) options: Options,
     /// Print JSON instead of a table.
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 pub(super) fn command() -> Command {

@@ -119,7 +119,7 @@ impl ExplainAccess {
     /// Queries the server and formats the result.
     ///
     /// # Errors
-    /// [`QueryError`]: the server cannot be reached or rejects the request.
+    /// `QueryError`: the server cannot be reached or rejects the request.
     pub fn run(&self) -> BoxFuture<'_, Result<String, QueryError>> {
         self.query().boxed()
     }

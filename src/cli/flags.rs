@@ -7,12 +7,12 @@
 mod docs;
 mod table;
 
-pub use docs::markdown;
-pub use table::FLAGS;
+pub(crate) use docs::markdown;
+pub(crate) use table::FLAGS;
 
 /// A command-line flag.
 #[derive(Clone, Copy, Debug)]
-pub struct Flag {
+pub(crate) struct Flag {
     /// Section of the help that lists it.
     pub group: Group,
     /// Name without dashes.
@@ -29,7 +29,7 @@ pub struct Flag {
 
 /// The type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueType {
+pub(crate) enum ValueType {
     /// `--x`, `--x=true`, `--x=false`.
     Bool,
     /// An integer.
@@ -48,7 +48,7 @@ pub enum ValueType {
 
 /// How a flag is supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Support {
+pub(crate) enum Support {
     /// Fully supported.
     Supported,
     /// Accepted without effect; a start-up warning gives this reason.
@@ -59,7 +59,7 @@ pub enum Support {
 
 /// Sections of `--help` and docs/flags.md: upstream's, and one of our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub(crate) enum Group {
     /// Flags that upstream does not have.
     Torana,
     /// Upstream's generic section.
@@ -94,7 +94,7 @@ pub enum Group {
 
 impl Group {
     /// All sections in the order of the help.
-    pub const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Torana,
         Self::Generic,
         Self::Serving,
@@ -113,7 +113,7 @@ impl Group {
     ];
 
     /// The section's heading.
-    pub const fn title(self) -> &'static str {
+    pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Torana => "Torana",
             Self::Generic => "Generic",
@@ -135,7 +135,7 @@ impl Group {
 }
 
 /// Looks up a flag by name.
-pub fn find(name: &str) -> Option<&'static Flag> {
+pub(crate) fn find(name: &str) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.name == name)
 }
 

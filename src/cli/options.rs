@@ -16,22 +16,22 @@ mod runtime;
 mod serving;
 mod storage;
 
-pub use admission::AdmissionOptions;
-pub use aggregator::AggregatorOptions;
-pub use audit::{AuditLogOptions, AuditOptions, AuditWebhookOptions};
-pub use authentication::{
-    AuthenticationOptions, OidcOptions, RequestHeaderOptions, ServiceAccountOptions, TokenWebhookOptions,
-};
-pub use authorization::AuthorizationOptions;
-pub use controllers::ControllerOptions;
-pub use features::FeatureGates;
-pub use generic::GenericOptions;
-pub use kubelet::KubeletOptions;
-pub use logging::LoggingOptions;
-pub use network::{Cidr, NetworkOptions};
-pub use runtime::{RuntimeConfig, WIDE_KEYS};
-pub use serving::{ServingOptions, SniFiles};
-pub use storage::{EtcdOptions, StorageOptions};
+pub(crate) use admission::AdmissionOptions;
+pub(crate) use aggregator::AggregatorOptions;
+pub(crate) use audit::AuditOptions;
+pub(crate) use authentication::AuthenticationOptions;
+pub(crate) use authorization::AuthorizationOptions;
+pub(crate) use controllers::ControllerOptions;
+pub(crate) use features::FeatureGates;
+pub(crate) use generic::GenericOptions;
+pub(crate) use kubelet::KubeletOptions;
+pub(crate) use logging::LoggingOptions;
+pub(crate) use network::NetworkOptions;
+pub(crate) use runtime::{RuntimeConfig, WIDE_KEYS};
+pub(crate) use serving::ServingOptions;
+#[cfg(test)]
+pub(crate) use serving::SniFiles;
+pub(crate) use storage::{EtcdOptions, StorageOptions};
 
 use super::flags::{self, Support};
 use super::value::{UsageError, Values};
@@ -42,39 +42,32 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Serving: address, certificates and TLS.
-    pub serving: ServingOptions,
-    /// Authentication.
-    pub authentication: AuthenticationOptions,
-    /// Authorization.
-    pub authorization: AuthorizationOptions,
-    /// Auditing.
-    pub audit: AuditOptions,
-    /// Admission.
-    pub admission: AdmissionOptions,
-    /// Feature gates.
-    pub features: FeatureGates,
+    pub(crate) serving: ServingOptions,
+    pub(crate) authentication: AuthenticationOptions,
+    pub(crate) authorization: AuthorizationOptions,
+    pub(crate) audit: AuditOptions,
+    pub(crate) admission: AdmissionOptions,
+    pub(crate) features: FeatureGates,
     /// `--runtime-config`.
-    pub runtime: RuntimeConfig,
+    pub(crate) runtime: RuntimeConfig,
     /// Request limits and shutdown times.
-    pub generic: GenericOptions,
+    pub(crate) generic: GenericOptions,
     /// The compute pool.
-    pub compute: Config,
+    pub(crate) compute: Config,
     /// The control loops.
-    pub controllers: ControllerOptions,
+    pub(crate) controllers: ControllerOptions,
     /// The aggregator and its backends.
-    pub aggregator: AggregatorOptions,
-    /// Storage.
-    pub storage: StorageOptions,
+    pub(crate) aggregator: AggregatorOptions,
+    pub(crate) storage: StorageOptions,
     /// Service addresses and node ports.
-    pub network: NetworkOptions,
+    pub(crate) network: NetworkOptions,
     /// Connections to kubelets.
-    pub kubelet: KubeletOptions,
-    /// Logging.
-    pub logging: LoggingOptions,
+    pub(crate) kubelet: KubeletOptions,
+    pub(crate) logging: LoggingOptions,
     /// The flags as they were given, for `/flagz`.
-    pub values: Values,
+    pub(crate) values: Values,
     /// A message for each flag that is accepted without effect.
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Options {
@@ -82,7 +75,7 @@ impl Options {
     ///
     /// # Errors
     /// The first invalid value or refused flag.
-    pub fn read(values: Values) -> Result<Self, UsageError> {
+    pub(crate) fn read(values: Values) -> Result<Self, UsageError> {
         let mut warnings = Vec::new();
         for name in values.given() {
             let Some(flag) = flags::find(name) else { continue };

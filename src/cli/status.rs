@@ -74,7 +74,7 @@ impl StatusCommand {
     /// Ctrl-C, on SIGTERM, and when standard output is closed.
     ///
     /// # Errors
-    /// [`QueryError`]: the server cannot be reached or rejects the request. With `--watch` only the first request
+    /// `QueryError`: the server cannot be reached or rejects the request. With `--watch` only the first request
     /// is fatal; later failures are reported and retried.
     pub fn run(&self) -> BoxFuture<'_, Result<String, QueryError>> {
         self.query().boxed()

@@ -10,14 +10,14 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 pub struct StoreCommand {
     /// The operation.
-    pub action: StoreAction,
+    pub(crate) action: StoreAction,
     /// The store to operate on.
-    pub storage: StorageOptions,
+    pub(crate) storage: StorageOptions,
 }
 
 /// Operations on the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreAction {
+pub(crate) enum StoreAction {
     /// Read everything and verify checksums.
     Check,
     /// Print statistics.
@@ -170,7 +170,11 @@ pub(super) fn read(matches: &ArgMatches) -> Result<StoreCommand, UsageError> {
         }),
         _ => StoreAction::Import,
     };
-    let storage = StorageOptions::read(&values)?;
+    let mut storage = StorageOptions::read(&values)?;
+    if !values.is_given("data-dir") {
+        // `export` and `import` name an etcd beside the embedded store, which is where it is without one.
+        storage.data_dir = values.text("data-dir").into();
+    }
     if storage.etcd.is_none() && matches!(action, StoreAction::Export(_) | StoreAction::Import) {
         return Err(UsageError::new("--etcd-servers must be specified"));
     }

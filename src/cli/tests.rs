@@ -348,6 +348,7 @@ fn a_mismatched_key_is_reported_with_flag_and_files() {
     let tmp = tempfile::tempdir().unwrap();
     let options = crate::pki::PkiOptions {
         dir: tmp.path().to_owned(),
+        serving_dir: None,
         names: vec![],
         addresses: vec![],
         rsa_signing_key: false,
@@ -437,6 +438,34 @@ fn help_and_version_are_printed() {
     assert!(printed(&["--help"]).contains("serve"));
     assert!(printed(&["version", "-o", "json"]).contains("\"kubernetesVersion\":\"v1.36.2\""));
     assert!(printed(&["version"]).starts_with("Torana v"));
+}
+
+#[test]
+fn nothing_lands_in_the_working_directory_where_flags_say_where_things_are() {
+    let dir = |flags: &[&str]| serve(flags).complete().unwrap().storage.data_dir;
+    for (flags, expected) in [
+        (&[][..], "./torana-data"),
+        (&["--etcd-servers=http://127.0.0.1:2379"][..], "/var/lib/torana"),
+        (&["--cert-dir=/nowhere/certs"][..], "/nowhere/certs/torana"),
+        (
+            &["--cert-dir=/nowhere/certs", "--etcd-servers=http://127.0.0.1:2379"][..],
+            "/nowhere/certs/torana",
+        ),
+        (&["--cert-dir=/nowhere/certs", "--data-dir=here"][..], "here"),
+    ] {
+        assert_eq!(dir(flags).to_str(), Some(expected), "{flags:?}");
+    }
+}
+
+#[test]
+fn half_a_pair_in_the_certificate_directory_is_refused() {
+    let tmp = tempfile::tempdir().unwrap();
+    std::fs::write(tmp.path().join("apiserver.key"), "").unwrap();
+    let text = error(&[&format!("--cert-dir={}", tmp.path().display())]);
+    assert!(
+        text.starts_with("--cert-dir: ") && text.contains("only one of"),
+        "{text}"
+    );
 }
 
 #[test]

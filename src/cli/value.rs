@@ -33,7 +33,7 @@ impl UsageError {
 
 /// The given values by flag name, with all occurrences in order.
 #[derive(Clone, Debug, Default)]
-pub struct Values {
+pub(crate) struct Values {
     given: BTreeMap<&'static str, Vec<String>>,
     /// `file:line` of the values that a configuration file has given.
     places: BTreeMap<&'static str, String>,
@@ -91,12 +91,12 @@ impl Values {
     }
 
     /// True if the flag was given.
-    pub fn is_given(&self, name: &str) -> bool {
+    pub(crate) fn is_given(&self, name: &str) -> bool {
         self.given.contains_key(name)
     }
 
     /// The names of the flags that were given, sorted.
-    pub fn given(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
         self.given.keys().copied()
     }
 
@@ -108,23 +108,23 @@ impl Values {
         }
     }
 
-    fn read<T>(&self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, UsageError> {
+    fn read<T, E: fmt::Display>(&self, name: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<T, UsageError> {
         let value = self.last(name);
         parse(value).map_err(|why| UsageError::invalid(name, value, why))
     }
 
     /// The value as text; the default if not given.
-    pub fn text(&self, name: &str) -> &str {
+    pub(crate) fn text(&self, name: &str) -> &str {
         self.last(name)
     }
 
     /// The value as text; `None` if it is empty.
-    pub fn some_text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn some_text(&self, name: &str) -> Option<&str> {
         Some(self.last(name)).filter(|text| !text.is_empty())
     }
 
     /// The value as shown by `/flagz`: the default if not given, and all items of a list.
-    pub fn shown(&self, name: &str) -> String {
+    pub(crate) fn shown(&self, name: &str) -> String {
         match flags::find(name).map(|f| f.value_type) {
             Some(ValueType::List | ValueType::Array) => format!("[{}]", self.list(name).join(",")),
             _ => self.last(name).to_owned(),
@@ -135,7 +135,7 @@ impl Values {
     ///
     /// # Errors
     /// The value is not one of Go's spellings of a boolean.
-    pub fn bool(&self, name: &str) -> Result<bool, UsageError> {
+    pub(crate) fn bool(&self, name: &str) -> Result<bool, UsageError> {
         self.read(name, parse_bool)
     }
 
@@ -143,7 +143,7 @@ impl Values {
     ///
     /// # Errors
     /// The value is not an integer, or out of range.
-    pub fn int(&self, name: &str) -> Result<i64, UsageError> {
+    pub(crate) fn int(&self, name: &str) -> Result<i64, UsageError> {
         self.read(name, parse_int)
     }
 
@@ -151,7 +151,7 @@ impl Values {
     ///
     /// # Errors
     /// The value is not a number.
-    pub fn float(&self, name: &str) -> Result<f64, UsageError> {
+    pub(crate) fn float(&self, name: &str) -> Result<f64, UsageError> {
         self.read(name, parse_float)
     }
 
@@ -159,7 +159,7 @@ impl Values {
     ///
     /// # Errors
     /// The value is not a duration, or it is negative (upstream's message).
-    pub fn duration(&self, name: &str) -> Result<Duration, UsageError> {
+    pub(crate) fn duration(&self, name: &str) -> Result<Duration, UsageError> {
         let value = self.last(name);
         if value.starts_with('-') && parse_duration(&value[1..]).is_ok_and(|d| !d.is_zero()) {
             return Err(UsageError(format!("--{name} can not be negative value")));
@@ -168,7 +168,7 @@ impl Values {
     }
 
     /// The items of a list from all occurrences, split at commas unless the flag is an array.
-    pub fn list(&self, name: &str) -> Vec<String> {
+    pub(crate) fn list(&self, name: &str) -> Vec<String> {
         let Some(flag) = flags::find(name) else {
             return Vec::new();
         };
@@ -202,18 +202,21 @@ impl Values {
 
 /// Checks that a value has the flag's type.
 pub(super) fn check(flag: &Flag, value: &str) -> Result<(), UsageError> {
-    let result = match flag.value_type {
-        ValueType::Bool => parse_bool(value).map(drop),
-        ValueType::Int => parse_int(value).map(drop),
-        ValueType::Float => parse_float(value).map(drop),
-        ValueType::Duration => parse_duration(value.strip_prefix('-').unwrap_or(value)).map(drop),
+    let invalid = |why: &dyn fmt::Display| UsageError::invalid(flag.name, value, why);
+    match flag.value_type {
+        ValueType::Bool => parse_bool(value).map(drop).map_err(|e| invalid(&e)),
+        ValueType::Int => parse_int(value).map(drop).map_err(|e| invalid(&e)),
+        ValueType::Float => parse_float(value).map(drop).map_err(|e| invalid(&e)),
+        ValueType::Duration => {
+            let duration = parse_duration(value.strip_prefix('-').unwrap_or(value));
+            duration.map(drop).map_err(|e| invalid(&e))
+        }
         ValueType::Text | ValueType::List | ValueType::Array => Ok(()),
-    };
-    result.map_err(|why| UsageError::invalid(flag.name, value, why))
+    }
 }
 
 /// Parses a boolean in one of Go's spellings.
-pub fn go_bool(value: &str) -> Option<bool> {
+pub(crate) fn go_bool(value: &str) -> Option<bool> {
     match value {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
@@ -221,20 +224,22 @@ pub fn go_bool(value: &str) -> Option<bool> {
     }
 }
 
-fn parse_bool(value: &str) -> Result<bool, String> {
-    go_bool(value).ok_or_else(|| "expected true or false".to_owned())
+/// What a value has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected {0}")]
+struct Expected(&'static str);
+
+fn parse_bool(value: &str) -> Result<bool, Expected> {
+    go_bool(value).ok_or(Expected("true or false"))
 }
 
-fn parse_int(value: &str) -> Result<i64, String> {
-    value.parse().map_err(|_| "expected a whole number".to_owned())
+fn parse_int(value: &str) -> Result<i64, Expected> {
+    value.parse().map_err(|_| Expected("a whole number"))
 }
 
-fn parse_float(value: &str) -> Result<f64, String> {
-    value
-        .parse::<f64>()
-        .ok()
-        .filter(|n| n.is_finite())
-        .ok_or_else(|| "expected a number".to_owned())
+fn parse_float(value: &str) -> Result<f64, Expected> {
+    let number = value.parse::<f64>().ok().filter(|n| n.is_finite());
+    number.ok_or(Expected("a number"))
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ impl Retryable for FetchError {
 }
 
 /// Sends requests with one set of trust anchors and credentials.
-pub struct Fetcher {
+pub(crate) struct Fetcher {
     http: HttpClient,
     counts: Option<ClientRequestMetrics>,
 }
@@ -73,7 +73,7 @@ impl Fetcher {
     ///
     /// # Errors
     /// The certificates cannot be used.
-    pub fn try_new(ca_pem: Option<&[u8]>, timeout: Duration) -> Result<Self, FetchError> {
+    pub(crate) fn try_new(ca_pem: Option<&[u8]>, timeout: Duration) -> Result<Self, FetchError> {
         let config = ClientConfig {
             server: String::new(),
             ca_pem: ca_pem.map(<[u8]>::to_vec),
@@ -88,7 +88,7 @@ impl Fetcher {
     ///
     /// # Errors
     /// A certificate, key, token or name cannot be used.
-    pub fn with(config: &ClientConfig, timeout: Duration) -> Result<Self, FetchError> {
+    pub(crate) fn with(config: &ClientConfig, timeout: Duration) -> Result<Self, FetchError> {
         let limits = Limits {
             timeout,
             max_response: MAX_RESPONSE,
@@ -101,7 +101,7 @@ impl Fetcher {
 
     /// Records the requests in these metrics.
     #[must_use]
-    pub fn with_metrics(mut self, counts: ClientRequestMetrics) -> Self {
+    pub(crate) fn with_metrics(mut self, counts: ClientRequestMetrics) -> Self {
         self.counts = Some(counts);
         self
     }
@@ -113,7 +113,7 @@ impl Fetcher {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn get(&self, url: &str) -> Result<Bytes, FetchError> {
+    pub(crate) async fn get(&self, url: &str) -> Result<Bytes, FetchError> {
         self.request(Method::GET, url, Bytes::new()).await
     }
 
@@ -124,7 +124,7 @@ impl Fetcher {
     ///
     /// # Cancel safety
     /// The server may have processed the request even if the future is dropped.
-    pub async fn post(&self, url: &str, json: Vec<u8>) -> Result<Bytes, FetchError> {
+    pub(crate) async fn post(&self, url: &str, json: Vec<u8>) -> Result<Bytes, FetchError> {
         self.request(Method::POST, url, json.into()).await
     }
 

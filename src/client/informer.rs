@@ -6,12 +6,13 @@
 
 use crate::storage::interface::WatchItem;
 use crate::storage::{Entry, Error, MinRevision, Predicate, Revision, Storage, WatchOptions};
+use crate::sync::Mutex;
 use crate::tasks::Signal;
 use arc_swap::ArcSwap;
 use imbl::OrdMap;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -21,7 +22,7 @@ const RETRY: Duration = Duration::from_millis(500);
 const LARGE: usize = 16 * 1024;
 
 /// A change of one object, identified by its storage key.
-pub struct Change<'a, T> {
+pub(crate) struct Change<'a, T> {
     /// `<namespace>/<name>` or `<name>`.
     pub key: &'a str,
     /// The object before the change; `None` if it was created.
@@ -34,7 +35,7 @@ type Subscriber<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
 type Items<T> = OrdMap<Arc<str>, Arc<T>>;
 
 /// Read access to the objects. Clones share them.
-pub struct Informer<T>(Arc<Inner<T>>);
+pub(crate) struct Informer<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
     items: ArcSwap<Items<T>>,
@@ -46,7 +47,7 @@ struct Inner<T> {
 }
 
 /// Keeps the informer up to date while [`run`](Self::run) is driven.
-pub struct InformerHandle<T> {
+pub(crate) struct InformerHandle<T> {
     informer: Informer<T>,
     storage: Arc<dyn Storage>,
     parse: fn(&Entry) -> T,
@@ -60,7 +61,7 @@ impl<T> Clone for Informer<T> {
 
 impl<T: Send + Sync + 'static> Informer<T> {
     /// Creates an informer of all objects in `storage`. It stays empty until its handle runs.
-    pub fn new(storage: Arc<dyn Storage>, parse: fn(&Entry) -> T) -> (Self, InformerHandle<T>) {
+    pub(crate) fn new(storage: Arc<dyn Storage>, parse: fn(&Entry) -> T) -> (Self, InformerHandle<T>) {
         let informer = Self(Arc::new(Inner {
             items: ArcSwap::from_pointee(OrdMap::new()),
             subscribers: Mutex::default(),
@@ -77,22 +78,22 @@ impl<T: Send + Sync + 'static> Informer<T> {
     }
 
     /// The object under a key.
-    pub fn get(&self, key: &str) -> Option<Arc<T>> {
+    pub(crate) fn get(&self, key: &str) -> Option<Arc<T>> {
         self.0.items.load().get(key).cloned()
     }
 
     /// All current objects, in key order.
-    pub fn snapshot(&self) -> Arc<OrdMap<Arc<str>, Arc<T>>> {
+    pub(crate) fn snapshot(&self) -> Arc<OrdMap<Arc<str>, Arc<T>>> {
         self.0.items.load_full()
     }
 
     /// Fires when the initial list is applied.
-    pub fn synced(&self) -> &Signal {
+    pub(crate) fn synced(&self) -> &Signal {
         &self.0.synced
     }
 
     /// Whether every change up to `revision` is in the snapshot and subscribers were notified of it.
-    pub fn has_reached(&self, revision: Revision) -> bool {
+    pub(crate) fn has_reached(&self, revision: Revision) -> bool {
         self.0.applied_revision.load(Ordering::Acquire) >= revision.0
     }
 
@@ -100,7 +101,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn reach(&self, revision: Revision) {
+    pub(crate) async fn reach(&self, revision: Revision) {
         loop {
             let moved = self.0.moved.notified();
             tokio::pin!(moved);
@@ -115,7 +116,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
 
     /// Whether everything that `storage` has acknowledged so far is applied. `storage`
     /// is the one this informer follows.
-    pub fn is_current(&self, storage: &dyn Storage) -> bool {
+    pub(crate) fn is_current(&self, storage: &dyn Storage) -> bool {
         self.0.synced.fired() && self.has_reached(storage.last_change())
     }
 
@@ -123,7 +124,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn catch_up(&self, storage: &dyn Storage) {
+    pub(crate) async fn catch_up(&self, storage: &dyn Storage) {
         self.0.synced.wait().await;
         self.reach(storage.last_change()).await;
     }
@@ -136,12 +137,8 @@ impl<T: Send + Sync + 'static> Informer<T> {
     /// Calls `f` for each change, once the snapshot contains it. `f` runs in the informer's task (for large objects on
     /// the blocking pool, one change at a time) and must not block; typically it adds keys to a work queue. Earlier
     /// changes are not reported.
-    pub fn subscribe(&self, f: impl Fn(&Change<'_, T>) + Send + Sync + 'static) {
-        let mut all = self
-            .0
-            .subscribers
-            .lock()
-            .expect("no code panics while holding this lock");
+    pub(crate) fn subscribe(&self, f: impl Fn(&Change<'_, T>) + Send + Sync + 'static) {
+        let mut all = self.0.subscribers.lock();
         match Arc::get_mut(&mut all) {
             Some(all) => all.push(Box::new(f)),
             None => tracing::error!("an informer was subscribed to from inside a notification"),
@@ -156,11 +153,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
             None => items.remove(key),
         };
         self.0.items.store(Arc::new(items));
-        let subscribers = self
-            .0
-            .subscribers
-            .lock()
-            .expect("no code panics while holding this lock");
+        let subscribers = self.0.subscribers.lock();
         for s in subscribers.iter() {
             s(&Change {
                 key,
@@ -176,7 +169,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
     ///
     /// # Cancel safety
     /// Cancel safe. The informer keeps its last state.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         loop {
             if let Err(e) = self.follow().await {
                 tracing::debug!("informer watch failed: {e}");

@@ -36,19 +36,62 @@ pub(super) struct UserCredentials {
 }
 
 /// An invalid kubeconfig. `Display` names the file and the entry.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("kubeconfig {}: {source}", .file.display())]
 pub struct KubeconfigError {
     file: PathBuf,
-    what: String,
+    source: Invalid,
 }
 
-impl fmt::Display for KubeconfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kubeconfig {}: {}", self.file.display(), self.what)
-    }
+/// What is wrong with a kubeconfig.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Invalid {
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
+    #[error(transparent)]
+    Yaml(#[from] yaml::Error),
+    #[error("it names no current-context")]
+    NoContext,
+    #[error("{list}: there is no entry named {name:?}")]
+    NoEntry { list: &'static str, name: String },
+    #[error("users: {0}")]
+    User(#[source] InvalidUser),
+    #[error("clusters: server {0:?} must be an https:// URL")]
+    Server(String),
+    #[error("clusters: insecure-skip-tls-verify is refused; give certificate-authority-data")]
+    Insecure,
+    #[error(transparent)]
+    Authority(#[from] InvalidData),
 }
 
-impl std::error::Error for KubeconfigError {}
+/// Why the credentials of a user cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InvalidUser {
+    #[error("`{0}` is not supported; give a client certificate or a token")]
+    Unsupported(&'static str),
+    #[error("client-certificate and client-key must be given together")]
+    Incomplete,
+    #[error("tokenFile {}: {source}", .file.display())]
+    TokenFile { file: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Data(#[from] InvalidData),
+}
+
+/// Why a field that is given inline or as a file has no content.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InvalidData {
+    #[error("{field}-data is not base64: {source}")]
+    Base64 {
+        field: &'static str,
+        source: base64::DecodeError,
+    },
+    #[error("{field} {}: {source}", .file.display())]
+    File {
+        field: &'static str,
+        file: PathBuf,
+        source: std::io::Error,
+    },
+}
 
 // Keeps credentials out of logs.
 impl fmt::Debug for ClientConfig {
@@ -142,19 +185,21 @@ impl ClientConfig {
     /// # Errors
     /// [`KubeconfigError`] names the file and what is missing or malformed in it.
     pub fn from_kubeconfig(path: &Path) -> Result<Self, KubeconfigError> {
-        let fail = |what: String| KubeconfigError {
+        Self::read(path).map_err(|source| KubeconfigError {
             file: path.to_owned(),
-            what,
-        };
-        let text = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
-        let doc = yaml::decode(&text).map_err(|e| fail(e.to_string()))?;
-        Self::from_document(&doc, path.parent().unwrap_or(Path::new("."))).map_err(fail)
+            source,
+        })
     }
 
-    fn from_document(doc: &Value, base: &Path) -> Result<Self, String> {
+    fn read(path: &Path) -> Result<Self, Invalid> {
+        let doc = yaml::decode(&std::fs::read(path)?)?;
+        Self::from_document(&doc, path.parent().unwrap_or(Path::new(".")))
+    }
+
+    fn from_document(doc: &Value, base: &Path) -> Result<Self, Invalid> {
         let current = doc.str_at(&["current-context"]);
         if current.is_empty() {
-            return Err("it names no current-context".to_owned());
+            return Err(Invalid::NoContext);
         }
         let context = named(doc, "contexts", current, "context")?;
         let cluster = named(doc, "clusters", context.str_at(&["cluster"]), "cluster")?;
@@ -162,13 +207,13 @@ impl ClientConfig {
             "" => &Value::Null,
             name => named(doc, "users", name, "user")?,
         };
-        let user = user_credentials(user, base).map_err(|e| format!("users: {e}"))?;
+        let user = user_credentials(user, base).map_err(Invalid::User)?;
         let server = cluster.str_at(&["server"]).trim_end_matches('/').to_owned();
         if !server.starts_with("https://") {
-            return Err(format!("clusters: server {server:?} must be an https:// URL"));
+            return Err(Invalid::Server(server));
         }
         if cluster.get("insecure-skip-tls-verify").as_bool() == Some(true) {
-            return Err("clusters: insecure-skip-tls-verify is refused; give certificate-authority-data".to_owned());
+            return Err(Invalid::Insecure);
         }
         let tls_server_name = cluster.get("tls-server-name").as_str().map(str::to_owned);
         Ok(Self {
@@ -182,12 +227,10 @@ impl ClientConfig {
 }
 
 /// The credentials of a user; relative paths are below `base`.
-pub(super) fn user_credentials(user: &Value, base: &Path) -> Result<UserCredentials, String> {
+pub(super) fn user_credentials(user: &Value, base: &Path) -> Result<UserCredentials, InvalidUser> {
     for unsupported in ["exec", "auth-provider", "username"] {
         if !user.get(unsupported).is_null() {
-            return Err(format!(
-                "`{unsupported}` is not supported; give a client certificate or a token"
-            ));
+            return Err(InvalidUser::Unsupported(unsupported));
         }
     }
     let cert = data(user, "client-certificate", base)?;
@@ -195,36 +238,41 @@ pub(super) fn user_credentials(user: &Value, base: &Path) -> Result<UserCredenti
     let client_identity = match (cert, key) {
         (Some(c), Some(k)) => Some((c, k)),
         (None, None) => None,
-        _ => return Err("client-certificate and client-key must be given together".to_owned()),
+        _ => return Err(InvalidUser::Incomplete),
     };
     let token = match (user.get("token").as_str(), user.get("tokenFile").as_str()) {
         (Some(t), _) => Some(t.to_owned()),
         (None, Some(file)) => {
             let file = base.join(file);
-            let text = std::fs::read_to_string(&file).map_err(|e| format!("tokenFile {}: {e}", file.display()))?;
-            Some(text.trim().to_owned())
+            match std::fs::read_to_string(&file) {
+                Ok(text) => Some(text.trim().to_owned()),
+                Err(source) => return Err(InvalidUser::TokenFile { file, source }),
+            }
         }
         (None, None) => None,
     };
     Ok(UserCredentials { client_identity, token })
 }
 
-fn named<'a>(doc: &'a Value, list: &str, name: &str, member: &str) -> Result<&'a Value, String> {
+fn named<'a>(doc: &'a Value, list: &'static str, name: &str, member: &str) -> Result<&'a Value, Invalid> {
     doc.get(list)
         .items()
         .iter()
         .find(|e| e.str_at(&["name"]) == name)
         .map(|e| e.get(member))
-        .ok_or_else(|| format!("{list}: there is no entry named {name:?}"))
+        .ok_or_else(|| Invalid::NoEntry {
+            list,
+            name: name.to_owned(),
+        })
 }
 
 /// `<field>-data` (base64), or the content of the file that `<field>` names.
-fn data(entry: &Value, field: &str, base: &Path) -> Result<Option<Vec<u8>>, String> {
+fn data(entry: &Value, field: &'static str, base: &Path) -> Result<Option<Vec<u8>>, InvalidData> {
     if let Some(inline) = entry.get(&format!("{field}-data")).as_str() {
         let decoded = base64::engine::general_purpose::STANDARD.decode(inline.trim());
         return decoded
             .map(Some)
-            .map_err(|e| format!("{field}-data is not base64: {e}"));
+            .map_err(|source| InvalidData::Base64 { field, source });
     }
     match entry.get(field).as_str() {
         None => Ok(None),
@@ -232,7 +280,7 @@ fn data(entry: &Value, field: &str, base: &Path) -> Result<Option<Vec<u8>>, Stri
             let file = base.join(file);
             std::fs::read(&file)
                 .map(Some)
-                .map_err(|e| format!("{field} {}: {e}", file.display()))
+                .map_err(|source| InvalidData::File { field, file, source })
         }
     }
 }
@@ -265,9 +313,9 @@ mod tests {
     #[test]
     fn unsupported_and_incomplete_credentials_are_named() {
         let e = ClientConfig::from_document(&doc(json!({"exec": {"command": "aws"}})), Path::new(".")).unwrap_err();
-        assert!(e.contains("`exec` is not supported"), "{e}");
+        assert!(e.to_string().contains("`exec` is not supported"), "{e}");
         let e =
             ClientConfig::from_document(&doc(json!({"client-certificate-data": "QQ=="})), Path::new(".")).unwrap_err();
-        assert!(e.contains("together"), "{e}");
+        assert!(e.to_string().contains("together"), "{e}");
     }
 }

@@ -22,7 +22,7 @@ const MAX_RESPONSE: usize = 10 << 10;
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub async fn https(address: SocketAddr, path: &str) -> Result<String, String> {
+pub(crate) async fn https(address: SocketAddr, path: &str) -> Result<String, String> {
     let asked = format!("Get \"https://{address}{path}\"");
     let failed = |why: &dyn std::fmt::Display| format!("{asked}: {why}");
     let uri: Uri = format!("https://{address}{path}").parse().map_err(|e| failed(&e))?;

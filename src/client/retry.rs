@@ -9,7 +9,7 @@ const MAX_ATTEMPTS: u32 = 5;
 
 /// Whether and when a failed call may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
+pub(crate) enum Retry {
     /// A retry would fail the same way.
     No,
     /// After the caller's backoff.
@@ -19,7 +19,7 @@ pub enum Retry {
 }
 
 /// An error that says whether a retry may help.
-pub trait Retryable {
+pub(crate) trait Retryable {
     /// See [`Retry`].
     fn retry(&self) -> Retry;
 }
@@ -31,7 +31,7 @@ pub trait Retryable {
 ///
 /// # Cancel safety
 /// As that of one attempt.
-pub async fn retry<T, E: Retryable, F>(backoff: Backoff, mut attempt: impl FnMut() -> F) -> Result<T, E>
+pub(crate) async fn retry<T, E: Retryable, F>(backoff: Backoff, mut attempt: impl FnMut() -> F) -> Result<T, E>
 where
     F: Future<Output = Result<T, E>>,
 {

@@ -5,78 +5,84 @@
 //! a failure means are left to the caller.
 //!
 //! A webhook harms only those who need it: each has connections of its own ([`Limits`] bounds calls, waiting callers
-//! and the size of responses), one that has stopped answering fails at once (`circuit`), and redirects are not
-//! followed.
+//! and the size of responses), few large responses are in memory at the same time (`response`), one that has stopped
+//! answering fails at once (`circuit`), and redirects are not followed. Connections, and the choice among the endpoints of
+//! a Service, are those of [`crate::proxy::transport`].
 
 mod answer;
 mod circuit;
 mod config;
-mod connector;
+mod error;
 mod identities;
+mod own_server;
+mod response;
 mod shared;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Target, WebhookConfig, validate};
-pub use identities::Identities;
-pub use shared::SharedWebhooks;
+pub(crate) use config::{Target, WebhookConfig, validate};
+pub(crate) use error::CallError;
+pub(crate) use identities::Identities;
+pub(crate) use shared::SharedWebhooks;
 
+use crate::apimachinery::value::Value;
 use crate::proxy::outbound::Outbound;
 use crate::proxy::tls::{TlsBuilder, TlsInputs};
+use crate::proxy::transport::{EndpointState, Outgoing, ProbeRequest, SendError, Transport};
+use crate::request::{Body, Handler};
+use crate::tasks::TaskGroup;
+use crate::telemetry::short_duration;
+use answer::Received;
 use bytes::Bytes;
 use circuit::Circuit;
-use connector::Connector;
-use http::{HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper_util::client::legacy;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use std::fmt;
+use error::failed;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use response::ResponseTurns;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 
 /// As upstream's, for all webhooks.
-const USER_AGENT: &str = "kube-apiserver-admission";
-/// How long an idle connection is kept, and how many of them, as in Go's `http.DefaultTransport` and client-go.
-const IDLE: Duration = Duration::from_secs(90);
-const MAX_IDLE: usize = 25;
-/// HTTP/2 connections that have calls in flight are pinged.
-const PING_INTERVAL: Duration = Duration::from_secs(5);
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
+const USER_AGENT: HeaderValue = HeaderValue::from_static("kube-apiserver-admission");
 /// Most attempts while the webhook asks to come back later, as client-go.
 const MAX_ATTEMPTS: u32 = 10;
 
 /// Resolves the Service of a `clientConfig`. Implemented over the aggregator's resolver.
-pub trait ResolveService: Send + Sync + 'static {
-    /// The addresses (`host:port`) to try in this order; not empty.
+pub(crate) trait ResolveService: Send + Sync + 'static {
+    /// The addresses (`host:port`) to choose from; not empty.
     ///
     /// # Errors
     /// Upstream's text, such as `service "x" not found`.
-    fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Vec<Arc<str>>, String>;
+    fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Arc<[Arc<str>]>, String>;
+
+    /// This server, which is the Service default/kubernetes; `None` while it starts and after it has ended.
+    fn own_server(&self) -> Option<Arc<dyn Handler>>;
 }
 
 /// What all webhooks are called with.
-pub struct Webhooks {
+pub(crate) struct Webhooks {
     tls: TlsBuilder,
     outbound: Arc<Outbound>,
     services: Arc<dyn ResolveService>,
     identities: Identities,
+    tasks: TaskGroup,
 }
 
 /// Bounds on the use of one webhook.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Most calls at the same time.
     pub calls: usize,
     /// Most callers that wait for others to finish; more fail at once.
     pub waiting: usize,
 }
 
-/// One call.
-pub struct Call {
+pub(crate) struct Call {
     /// The review.
     pub body: Bytes,
     /// Time for everything: waiting for other calls, connecting, and the response.
@@ -86,46 +92,40 @@ pub struct Call {
 }
 
 /// A webhook with its connections.
-pub struct Webhook {
+pub(crate) struct Webhook {
+    target: Target,
     url: String,
-    host: String,
-    authorization: Option<HeaderValue>,
-    client: legacy::Client<Connector, Full<Bytes>>,
+    headers: HeaderMap,
+    services: Arc<dyn ResolveService>,
+    transport: Transport,
+    limits: Limits,
     calls: Semaphore,
     /// Callers in a call or waiting for one.
     admitted: Semaphore,
+    responses: ResponseTurns,
     circuit: Circuit,
 }
 
-/// Why a call failed. `Display` is upstream's text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallError {
-    /// There was no response: the text of Go's `url.Error`, such as `Post "https://…": EOF`.
-    Transport(String),
-    /// There was no response in time: the URL.
-    Timeout(String),
-    /// The response is an error: its status code, and the text upstream makes of it.
-    Status(u16, String),
-    /// The response exceeds the limit: the URL and the limit.
-    TooLarge(String, usize),
-    /// Too many callers are waiting already: the URL.
-    Busy(String),
-}
-
 impl Webhooks {
-    /// Webhooks that are called with these TLS settings, egress rules and Services.
-    pub fn new(tls: TlsBuilder, outbound: Outbound, services: Arc<dyn ResolveService>) -> Self {
+    /// Webhooks that are called with these TLS settings, egress rules and Services. Connections are driven in `tasks`.
+    pub(crate) fn new(
+        tls: TlsBuilder,
+        outbound: Outbound,
+        services: Arc<dyn ResolveService>,
+        tasks: TaskGroup,
+    ) -> Self {
         Self {
             tls,
             outbound: Arc::new(outbound),
             services,
             identities: Identities::default(),
+            tasks,
         }
     }
 
     /// Identifies the server to each webhook as one of these users.
     #[must_use]
-    pub fn with_identities(self, identities: Identities) -> Self {
+    pub(crate) fn with_identities(self, identities: Identities) -> Self {
         Self { identities, ..self }
     }
 
@@ -133,38 +133,38 @@ impl Webhooks {
     ///
     /// # Errors
     /// Upstream's text, if the CA bundle cannot be used.
-    pub fn connect(&self, config: &WebhookConfig, limits: Limits) -> Result<Webhook, String> {
-        let server_name = config.target.host();
+    pub(crate) fn connect(&self, config: &WebhookConfig, limits: Limits) -> Result<Webhook, String> {
         let identity = self.identities.of(&config.target.host_and_port());
         let tls = self.tls.build(&TlsInputs {
             insecure: false,
             ca_bundle: config.ca_bundle.clone(),
-            server_name: server_name.clone(),
+            server_name: config.target.host(),
             identity: identity.and_then(|i| i.certificate.clone()),
         })?;
-        let connector = Connector::new(
-            config.target.clone(),
-            Arc::new(tls),
-            self.outbound.clone(),
-            self.services.clone(),
-        );
-        let client = legacy::Client::builder(TokioExecutor::new())
-            // As Go writes them; simple servers compare them so.
-            .http1_title_case_headers(true)
-            .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(MAX_IDLE)
-            .http2_keep_alive_interval(PING_INTERVAL)
-            .http2_keep_alive_timeout(PING_TIMEOUT)
-            .build(connector);
+        let mut headers = HeaderMap::new();
+        headers.insert(header::USER_AGENT, USER_AGENT);
+        let probe = ProbeRequest {
+            headers: headers.clone(),
+            ..ProbeRequest::default()
+        };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, */*"));
+        if let Some(authorization) = identity.and_then(|i| i.authorization.clone()) {
+            headers.insert(header::AUTHORIZATION, authorization);
+        }
+        let transport = Transport::new(tls, self.outbound.clone(), self.tasks.clone())
+            .with_host_name(&config.target.authority())
+            .with_probe(probe);
         Ok(Webhook {
             url: config.target.url(),
-            host: config.target.authority(),
-            authorization: identity.and_then(|i| i.authorization.clone()),
-            client,
+            target: config.target.clone(),
+            headers,
+            services: self.services.clone(),
+            transport,
+            limits,
             calls: Semaphore::new(limits.calls),
             admitted: Semaphore::new(limits.calls + limits.waiting),
+            responses: ResponseTurns::default(),
             circuit: Circuit::default(),
         })
     }
@@ -178,7 +178,7 @@ impl Webhook {
     ///
     /// # Cancel safety
     /// Cancel safe for this side; the webhook may have received the review.
-    pub async fn post(&self, call: Call) -> Result<Bytes, CallError> {
+    pub(crate) async fn post(&self, call: Call) -> Result<Bytes, CallError> {
         let seconds = call.timeout.as_secs_f64().ceil();
         let url = format!("{}?timeout={seconds}s", self.url);
         let _admitted = self.admitted.try_acquire().map_err(|_| CallError::Busy(url.clone()))?;
@@ -189,29 +189,46 @@ impl Webhook {
             .expect("the semaphore is never closed");
         let probe = self.circuit.enter(call.timeout)?;
         let began = Instant::now();
-        let called = match tokio::time::timeout_at(deadline, self.attempts(&url, &call)).await {
-            Ok(called) => called,
-            Err(_) => Err(CallError::Timeout(url)),
-        };
+        let called = self.attempts(&url, &call, deadline).await;
         probe.record(began.elapsed(), called.as_ref().err());
         called
     }
 
+    /// How busy the webhook is, and the state of each address that was called, for status pages.
+    pub(crate) fn status(&self) -> Value {
+        let admitted = self.limits.calls + self.limits.waiting - self.admitted.available_permits();
+        let in_call = (self.limits.calls - self.calls.available_permits()).min(admitted);
+        let endpoints = self.transport.endpoints();
+        let endpoints: Vec<Value> = endpoints.iter().map(EndpointState::document).collect();
+        let mut v = crate::json!({"inCall": (in_call as i64), "waiting": ((admitted - in_call) as i64), "endpoints": endpoints});
+        if let Some(left) = self.circuit.open_for() {
+            v.set(&["suspendedFor"], short_duration(left));
+        }
+        v
+    }
+
     /// Repeats the call while the webhook answers with an error and `Retry-After`.
-    async fn attempts(&self, url: &str, call: &Call) -> Result<Bytes, CallError> {
+    async fn attempts(&self, url: &str, call: &Call, deadline: Instant) -> Result<Bytes, CallError> {
+        let late = || CallError::Timeout(url.to_owned());
         let mut attempt = 1;
         loop {
-            let (status, retry_after, content_type, body) = self.attempt(url, call).await?;
+            let received = match own_server::is_addressed(&self.target) {
+                true => tokio::time::timeout_at(deadline, self.attempt_here(url, call)).await,
+                false => self.attempt_there(url, call, deadline).await,
+            };
+            let received = received.map_err(|_| late())??;
+            let status = received.status;
             if status.is_success() {
-                return Ok(body);
+                return Ok(received.body);
             }
-            match retry_after.filter(|_| attempt < MAX_ATTEMPTS) {
+            match received.retry_after.filter(|_| attempt < MAX_ATTEMPTS) {
                 Some(pause) if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
                     tracing::debug!(%url, %status, attempt, ?pause, "the webhook asks to be called later");
-                    tokio::time::sleep(pause).await;
+                    let paused = tokio::time::timeout_at(deadline, tokio::time::sleep(pause)).await;
+                    paused.map_err(|_| late())?;
                 }
                 _ => {
-                    let text = answer::error_text(status, content_type.as_deref(), &body);
+                    let text = answer::error_text(status, received.content_type.as_deref(), &received.body);
                     return Err(CallError::Status(status.as_u16(), text));
                 }
             }
@@ -219,52 +236,68 @@ impl Webhook {
         }
     }
 
-    async fn attempt(
+    /// Where the webhook is at present.
+    fn addresses(&self) -> Result<Arc<[Arc<str>]>, String> {
+        match &self.target {
+            Target::Url(_) => {
+                let address: Arc<str> = self.target.host_and_port().into();
+                Ok([address].into())
+            }
+            Target::Service {
+                namespace, name, port, ..
+            } => self.services.addresses(namespace, name, *port),
+        }
+    }
+
+    async fn attempt_there(
         &self,
         url: &str,
         call: &Call,
-    ) -> Result<(StatusCode, Option<Duration>, Option<String>, Bytes), CallError> {
-        let failed = |why: String| CallError::Transport(format!("Post {url:?}: {why}"));
-        let mut request = Request::builder()
-            .method(Method::POST)
-            .uri(url)
-            .header(header::HOST, &self.host)
-            .header(header::USER_AGENT, USER_AGENT)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json, */*")
-            .body(Full::new(call.body.clone()))
-            .map_err(|e| failed(e.to_string()))?;
-        if let Some(authorization) = &self.authorization {
-            request
-                .headers_mut()
-                .insert(header::AUTHORIZATION, authorization.clone());
+        deadline: Instant,
+    ) -> Result<Result<Received, CallError>, Elapsed> {
+        let addresses = match self.addresses() {
+            Ok(addresses) => addresses,
+            Err(why) => return Ok(Err(failed(url, why))),
+        };
+        let first = self.transport.choose(&addresses);
+        let attempt = self.exchange(url, call, (&*addresses, &**first));
+        let received = tokio::time::timeout_at(deadline, attempt).await;
+        if received.is_err() {
+            self.transport.record_timeout(first, "context deadline exceeded");
         }
-        let sent = self.client.request(request).await;
-        let response = sent.map_err(|e| failed(connector::error_text(&e)))?;
-        let text = |name| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
-        let (status, content_type) = (response.status(), text(header::CONTENT_TYPE));
-        let seconds = text(header::RETRY_AFTER).and_then(|s| s.parse().ok());
-        let body = Limited::new(response.into_body(), call.max_response).collect().await;
-        let body = body.map_err(|e| match e.downcast_ref::<LengthLimitError>() {
-            Some(_) => CallError::TooLarge(url.to_owned(), call.max_response),
-            None => CallError::Transport(format!(
-                "unexpected error when reading response body. Please retry. Original error: {}",
-                connector::error_text(&*e)
-            )),
+        received
+    }
+
+    async fn attempt_here(&self, url: &str, call: &Call) -> Result<Received, CallError> {
+        let server = self.services.own_server();
+        let server = server.ok_or_else(|| failed(url, "the server is still starting"))?;
+        let request = own_server::request(self.path(url)?, self.headers.clone(), call.body.clone());
+        Received::read(server.handle(request).await, url, call.max_response, &self.responses).await
+    }
+
+    /// The URL with its query, without scheme and authority.
+    fn path(&self, url: &str) -> Result<PathAndQuery, CallError> {
+        let target = url.get(self.url.len() - self.target.path().len()..).unwrap_or("/");
+        PathAndQuery::try_from(target).map_err(|e| failed(url, e))
+    }
+
+    async fn exchange(
+        &self,
+        url: &str,
+        call: &Call,
+        (addresses, first): (&[Arc<str>], &str),
+    ) -> Result<Received, CallError> {
+        let out = Outgoing {
+            method: Method::POST,
+            target: self.path(url)?,
+            headers: self.headers.clone(),
+            body: Body::full(call.body.clone()),
+        };
+        let sent = self.transport.send_among(addresses, first, out).await;
+        let response = sent.map_err(|e| match e {
+            SendError::Dial(e) => failed(url, e.0),
+            e => failed(url, e),
         })?;
-        Ok((status, seconds.map(Duration::from_secs), content_type, body.to_bytes()))
+        Received::read(response, url, call.max_response, &self.responses).await
     }
 }
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Transport(text) | Self::Status(_, text) => f.write_str(text),
-            Self::Timeout(url) => write!(f, "Post {url:?}: context deadline exceeded"),
-            Self::TooLarge(url, limit) => write!(f, "Post {url:?}: the response is larger than {limit} bytes"),
-            Self::Busy(url) => write!(f, "Post {url:?}: too many calls are waiting for this webhook"),
-        }
-    }
-}
-
-impl std::error::Error for CallError {}

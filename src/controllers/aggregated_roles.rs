@@ -46,7 +46,7 @@ impl Role {
     }
 }
 
-pub fn start(term: &Term) {
+pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Str>(QUEUE);
     let changed = queue.clone();
     let roles = term.inform((GROUP, "clusterroles"), Role::from_entry, |roles| {

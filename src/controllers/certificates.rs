@@ -6,7 +6,7 @@
 mod cleaner;
 mod rules;
 
-pub use cleaner::start as start_cleaner;
+pub(crate) use cleaner::start as start_cleaner;
 
 use super::loopback::{Failure, Loopback, Path, found};
 use super::term::Term;
@@ -34,13 +34,13 @@ const SHORTEST: Duration = Duration::from_secs(600);
 
 /// The CAs of `--cluster-signing-cert-file`, or those that were generated.
 #[derive(Clone, Debug)]
-pub struct SigningConfig {
+pub(crate) struct SigningConfig {
     /// Signs certificates of clients: certificate and key file.
-    pub clients: Option<(PathBuf, PathBuf)>,
+    pub(crate) clients: Option<(PathBuf, PathBuf)>,
     /// Signs certificates of kubelets' servers.
-    pub kubelets: Option<(PathBuf, PathBuf)>,
+    pub(crate) kubelets: Option<(PathBuf, PathBuf)>,
     /// `--cluster-signing-duration`
-    pub longest: Duration,
+    pub(crate) longest: Duration,
 }
 
 impl SigningConfig {
@@ -118,8 +118,7 @@ fn process<F>(
 }
 
 async fn read(storage: &dyn Storage, name: &str) -> Result<Option<Value>, Failure> {
-    let entry = storage.get(name, MinRevision::Latest).await;
-    let entry = entry.map_err(|e| Failure::unreadable(format!("{e:?}")))?;
+    let entry = storage.get(name, MinRevision::Latest).await?;
     Ok(entry.map(|e| e.decode()))
 }
 
@@ -136,7 +135,7 @@ fn path(name: &str) -> Path<'_> {
 }
 
 /// Starts the loop that approves.
-pub fn start_approver(term: &Term) {
+pub(crate) fn start_approver(term: &Term) {
     process(term, |s| s.undecided, approve);
 }
 
@@ -200,7 +199,7 @@ async fn may(api: &Loopback, request: &Value, subresource: &str) -> Result<bool,
 }
 
 /// Starts the loop that signs.
-pub fn start_signer(term: &Term) {
+pub(crate) fn start_signer(term: &Term) {
     let config = term.signing.clone();
     if config.clients.is_none() {
         tracing::warn!(

@@ -8,7 +8,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 /// A resource in the version that the server prefers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServedResource {
+pub(crate) struct ServedResource {
     pub group: Str,
     pub version: Str,
     pub resource: Str,
@@ -19,19 +19,19 @@ pub struct ServedResource {
 
 impl ServedResource {
     /// Whether the resource has this verb.
-    pub fn has(&self, verb: &str) -> bool {
+    pub(crate) fn has(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| v == verb)
     }
 
     /// `<resource>.<group>`, with the dot also for the core group.
-    pub fn qualified(&self) -> String {
+    pub(crate) fn qualified(&self) -> String {
         format!("{}.{}", self.resource, self.group)
     }
 }
 
 /// The result of discovery.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Discovered {
+pub(crate) struct Discovered {
     pub resources: Vec<ServedResource>,
     /// Group versions whose server did not answer.
     pub stale: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Discovered {
 
 impl Discovered {
     /// client-go's text for the group versions that are not known (`discovery.ErrGroupDiscoveryFailed`).
-    pub fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         if self.stale.is_empty() {
             return None;
         }
@@ -92,7 +92,7 @@ impl Discovered {
 ///
 /// # Errors
 /// The gateway itself does not answer.
-pub async fn discover(api: &Loopback) -> Result<Discovered, Failure> {
+pub(crate) async fn discover(api: &Loopback) -> Result<Discovered, Failure> {
     let mut found = Discovered::default();
     for path in ["/api", "/apis"] {
         found.add(&api.accept(path, AGGREGATED).await?);

@@ -41,7 +41,7 @@ const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 const RETRY: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(2));
 
 /// Takes part in the election for one gateway.
-pub struct Election {
+pub(crate) struct Election {
     leases: Arc<dyn Storage>,
     api: Loopback,
     identity: String,
@@ -52,7 +52,7 @@ pub struct Election {
 }
 
 /// Proof that this gateway was elected.
-pub struct Leadership {
+pub(crate) struct Leadership {
     renewed: Instant,
 }
 
@@ -92,10 +92,10 @@ fn held(live: Option<&Value>, identity: &str, now: OffsetDateTime) -> Value {
 }
 
 impl Election {
-    pub fn new(leases: Arc<dyn Storage>, handler: &Arc<dyn Handler>, identity: String, contended: bool) -> Self {
+    pub(crate) fn new(leases: Arc<dyn Storage>, handler: &Arc<dyn Handler>, identity: String, contended: bool) -> Self {
         Self {
             leases,
-            api: Loopback::manager(handler),
+            api: Loopback::manager(handler, "leader-election"),
             identity,
             contended,
             seen: None,
@@ -106,7 +106,7 @@ impl Election {
     ///
     /// # Cancel safety
     /// Cancel safe. If a write was in progress, the next call finds it.
-    pub async fn elected(&mut self) -> Leadership {
+    pub(crate) async fn elected(&mut self) -> Leadership {
         let mut delays = RETRY.delays();
         loop {
             match self.acquire().await {
@@ -135,7 +135,7 @@ impl Election {
     ///
     /// # Cancel safety
     /// Cancel safe, as [`Self::elected`].
-    pub async fn lost(&mut self, leadership: &mut Leadership) {
+    pub(crate) async fn lost(&mut self, leadership: &mut Leadership) {
         let mut delays = RETRY.delays();
         loop {
             let read = self.read().await;
@@ -178,7 +178,7 @@ impl Election {
     }
 
     /// Lets another gateway take over at once. Errors are ignored: the lease expires.
-    pub async fn release(&mut self) {
+    pub(crate) async fn release(&mut self) {
         let Ok(Some(entry)) = self.read().await else { return };
         let mut lease = entry.decode();
         if holder(&lease) == Holder::Gateway(&self.identity) {
@@ -189,7 +189,7 @@ impl Election {
 
     /// Acquires the lease if it is free. Otherwise returns its revision and when it expires.
     async fn acquire(&mut self) -> Result<Option<(Revision, Instant)>, Failure> {
-        let entry = self.read().await.map_err(|e| Failure::unreadable(format!("{e:?}")))?;
+        let entry = self.read().await?;
         let live = entry.as_ref().map(|e| e.decode());
         if let (Some(entry), Some(lease)) = (&entry, &live) {
             let since = match self.seen {

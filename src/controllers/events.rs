@@ -17,7 +17,7 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 const MERGE: &str = "application/strategic-merge-patch+json";
 
 /// The object that an event is about.
-pub struct Reference<'a> {
+pub(crate) struct Reference<'a> {
     api_version: &'a str,
     kind: &'a str,
     /// Empty for cluster-scoped objects.
@@ -28,7 +28,7 @@ pub struct Reference<'a> {
 
 impl<'a> Reference<'a> {
     /// The object under a storage key.
-    pub fn new(api_version: &'a str, kind: &'a str, key: &'a str, uid: &'a str) -> Self {
+    pub(crate) fn new(api_version: &'a str, kind: &'a str, key: &'a str, uid: &'a str) -> Self {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         Self {
             api_version,
@@ -55,7 +55,7 @@ type Key = (Str, Str, Str);
 
 /// Writes the events of one loop.
 #[derive(Clone)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     api: Loopback,
     component: &'static str,
     /// The name and count of recent events.
@@ -63,7 +63,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(api: &Loopback, component: &'static str) -> Self {
+    pub(crate) fn new(api: &Loopback, component: &'static str) -> Self {
         Self {
             api: api.clone(),
             component,
@@ -72,7 +72,7 @@ impl Recorder {
     }
 
     /// Writes a warning.
-    pub async fn warn(&self, object: &Reference<'_>, reason: &str, message: &str) {
+    pub(crate) async fn warn(&self, object: &Reference<'_>, reason: &str, message: &str) {
         if let Err(error) = self.write(object, reason, message).await {
             tracing::debug!(%error, reason, "an event was not written");
         }

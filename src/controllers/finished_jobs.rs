@@ -1,20 +1,15 @@
 //! Deletes finished Jobs after their `ttlSecondsAfterFinished` (`pkg/controller/ttlafterfinished`).
 
-use super::loopback::{Failure, Path, found};
-use super::term::{Term, until};
+use super::expiry::{self, Expiring, Loop};
+use super::term::Term;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::conditions;
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
-use crate::client::Change;
-use crate::json;
 use crate::storage::Entry;
 use ::time::OffsetDateTime;
 use std::sync::LazyLock;
-use std::time::Duration;
-
-const QUEUE: &str = "ttl_jobs_to_delete";
 
 static PARTS: LazyLock<Mask> = LazyLock::new(|| {
     Mask::of(&[
@@ -53,49 +48,32 @@ impl Job {
     }
 }
 
-pub fn start(term: &Term) {
-    let queue = term.queue::<Str>(QUEUE);
-    let changed = queue.clone();
-    let jobs = term.inform(("batch", "jobs"), Job::from_entry, |jobs| {
-        jobs.subscribe(move |change: &Change<'_, Job>| {
-            if let Some(expires) = change.new.and_then(|job| job.expires) {
-                changed.add_after(change.key.into(), until(expires));
-            }
-        });
-    });
-    let Some(jobs) = jobs else { return };
-    let api = term.client("ttl-after-finished-controller");
-    let later = queue.clone();
-    term.process(QUEUE, &queue, 1, move |key: Str| {
-        let (api, jobs, later) = (api.clone(), jobs.clone(), later.clone());
-        async move {
-            let Some(job) = jobs.get(&key) else { return Ok::<_, Failure>(()) };
-            let (Some(expires), Some((namespace, name))) = (job.expires, key.split_once('/')) else {
-                return Ok(());
-            };
-            // The time to live may have been raised.
-            match until(expires) {
-                Duration::ZERO => {}
-                rest => {
-                    later.add_after(key.clone(), rest);
-                    return Ok(());
-                }
-            }
-            let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground",
-                "preconditions": {"uid": (job.uid.as_str())}});
-            let path = Path::of("batch", "v1", namespace, "jobs").name(name);
-            match found(api.delete(path, &options).await.map(|()| Value::Null)) {
-                // Another Job of that name.
-                Err(e) if e.code == 409 => Ok(()),
-                other => other.map(drop),
-            }
-        }
-    });
+impl Expiring for Job {
+    fn expires(&self) -> Option<OffsetDateTime> {
+        self.expires
+    }
+
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+}
+
+pub(crate) fn start(term: &Term) {
+    let jobs = Loop {
+        queue: "ttl_jobs_to_delete",
+        group: "batch",
+        resource: "jobs",
+        service_account: "ttl-after-finished-controller",
+        policy: "Foreground",
+    };
+    expiry::start(term, jobs, Job::from_entry);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json;
+    use std::time::Duration;
 
     #[test]
     fn only_finished_jobs_with_a_time_to_live_expire() {
@@ -109,6 +87,6 @@ mod tests {
             .expires
             .expect("it has finished");
         assert_eq!(time::format(expires), "2026-01-01T00:00:05Z");
-        assert_eq!(until(expires), Duration::ZERO);
+        assert_eq!(expiry::until(expires), Duration::ZERO);
     }
 }

@@ -7,18 +7,22 @@
 
 mod examine;
 mod graph;
+mod misplaced;
 mod owners;
 
+use super::events::Recorder;
 use super::loopback::{Failure, Loopback, MERGE_PATCH, found};
+use super::namespaces::Namespace;
 use super::objects::{Objects, OwnerReference, Resource, Tracked, Uid};
 use super::term::Term;
 use crate::apimachinery::value::Value;
-use crate::client::Change;
+use crate::client::{Change, Informer};
 use crate::json;
+use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::WorkQueue;
 use graph::{Graph, Item, Node};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 const DELETE: &str = "garbage_collector_attempt_to_delete";
 const ORPHAN: &str = "garbage_collector_attempt_to_orphan";
@@ -34,6 +38,8 @@ struct Collector {
     objects: Arc<Objects>,
     delete: WorkQueue<Item>,
     orphan: WorkQueue<Item>,
+    namespaces: Informer<Namespace>,
+    events: Recorder,
     api: Loopback,
 }
 
@@ -60,13 +66,16 @@ impl fmt::Display for Item {
     }
 }
 
-pub fn start(term: &Term) {
+pub(crate) fn start(term: &Term) {
+    let api = term.client("generic-garbage-collector");
     let collector = Arc::new(Collector {
         graph: Mutex::default(),
         objects: term.objects().clone(),
         delete: term.queue(DELETE),
         orphan: term.queue(ORPHAN),
-        api: term.client("generic-garbage-collector"),
+        namespaces: term.namespaces().clone(),
+        events: Recorder::new(&api, "garbage-collector-controller"),
+        api,
     });
     // Weak, because the collector refers to the objects.
     let weak = Arc::downgrade(&collector);
@@ -97,7 +106,7 @@ pub fn start(term: &Term) {
 
 impl Collector {
     fn graph(&self) -> MutexGuard<'_, Graph<Arc<Resource>>> {
-        self.graph.lock().expect("no code panics while holding this lock")
+        self.graph.lock()
     }
 
     /// Follows a change of an object.

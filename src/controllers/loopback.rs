@@ -6,6 +6,7 @@ use crate::apimachinery::value::Value;
 use crate::request::percent::encode_path;
 use crate::request::user::{AUTHENTICATED, MASTERS};
 use crate::request::{Body, Handler, RemoteAddr, Request, RequestContext, UserInfo};
+use crate::storage;
 use crate::tasks::off_thread;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::{Method, Uri};
@@ -22,11 +23,11 @@ const AGENT: &str = concat!("kube-controller-manager/torana-", env!("CARGO_PKG_V
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
-pub const APPLY: &str = "application/apply-patch+yaml";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// A client that is one user. Clones share the connection-less transport.
 #[derive(Clone)]
-pub struct Loopback {
+pub(crate) struct Loopback {
     handler: Arc<dyn Handler>,
     user: Arc<UserInfo>,
     agent: HeaderValue,
@@ -35,7 +36,7 @@ pub struct Loopback {
 /// A response other than success, or one that cannot be read.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", .message)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// HTTP status code; 0 if the response could not be read.
     pub code: u16,
     /// The Status' message.
@@ -45,7 +46,7 @@ pub struct Failure {
 
 /// The path of a resource's objects, or of one object, or of a subresource.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Path<'a> {
+pub(crate) struct Path<'a> {
     pub group: &'a str,
     pub version: &'a str,
     /// Empty for cluster-scoped kinds, and for all namespaces.
@@ -59,7 +60,7 @@ pub struct Path<'a> {
 
 impl<'a> Path<'a> {
     /// The collection of a resource in the core group.
-    pub fn core(namespace: &'a str, resource: &'a str) -> Self {
+    pub(crate) fn core(namespace: &'a str, resource: &'a str) -> Self {
         Self {
             version: "v1",
             namespace,
@@ -69,7 +70,7 @@ impl<'a> Path<'a> {
     }
 
     /// The collection of a resource in a group.
-    pub fn of(group: &'a str, version: &'a str, namespace: &'a str, resource: &'a str) -> Self {
+    pub(crate) fn of(group: &'a str, version: &'a str, namespace: &'a str, resource: &'a str) -> Self {
         Self {
             group,
             version,
@@ -78,12 +79,12 @@ impl<'a> Path<'a> {
     }
 
     /// One object of the collection.
-    pub fn name(self, name: &'a str) -> Self {
+    pub(crate) fn name(self, name: &'a str) -> Self {
         Self { name, ..self }
     }
 
     /// A subresource of the object.
-    pub fn subresource(self, subresource: &'a str) -> Self {
+    pub(crate) fn subresource(self, subresource: &'a str) -> Self {
         Self { subresource, ..self }
     }
 }
@@ -107,9 +108,16 @@ impl fmt::Display for Path<'_> {
     }
 }
 
+/// A read that failed.
+impl From<storage::Error> for Failure {
+    fn from(e: storage::Error) -> Self {
+        Self::unreadable(format!("{e:?}"))
+    }
+}
+
 impl Failure {
     /// A response that cannot be read, or a read that failed.
-    pub fn unreadable(message: impl fmt::Display) -> Self {
+    pub(crate) fn unreadable(message: impl fmt::Display) -> Self {
         Self {
             code: 0,
             message: message.to_string(),
@@ -118,7 +126,7 @@ impl Failure {
     }
 
     /// The verb is not supported; not sent.
-    pub fn unsupported() -> Self {
+    pub(crate) fn unsupported() -> Self {
         Self {
             code: 405,
             ..Self::unreadable("the server does not allow this method on the requested resource")
@@ -136,13 +144,13 @@ impl Failure {
     }
 
     /// Whether the Status or one of its causes has this reason.
-    pub fn has_reason(&self, reason: &str) -> bool {
+    pub(crate) fn has_reason(&self, reason: &str) -> bool {
         self.reasons.iter().any(|r| r == reason)
     }
 }
 
 /// `Ok(None)` instead of 404.
-pub fn found(result: Result<Value, Failure>) -> Result<Option<Value>, Failure> {
+pub(crate) fn found(result: Result<Value, Failure>) -> Result<Option<Value>, Failure> {
     match result {
         Ok(object) => Ok(Some(object)),
         Err(e) if e.code == 404 => Ok(None),
@@ -152,7 +160,7 @@ pub fn found(result: Result<Value, Failure>) -> Result<Option<Value>, Failure> {
 
 impl Loopback {
     /// A client that is the service account `name` in kube-system.
-    pub fn service_account(handler: &Arc<dyn Handler>, name: &str) -> Self {
+    pub(crate) fn service_account(handler: &Arc<dyn Handler>, name: &str) -> Self {
         let groups = [
             "system:serviceaccounts",
             "system:serviceaccounts:kube-system",
@@ -166,14 +174,14 @@ impl Loopback {
         )
     }
 
-    /// A client that is kube-controller-manager itself, for the election.
-    pub fn manager(handler: &Arc<dyn Handler>) -> Self {
+    /// A client that is kube-controller-manager itself, for a component without a service account.
+    pub(crate) fn manager(handler: &Arc<dyn Handler>, component: &str) -> Self {
         let user = UserInfo::system("system:kube-controller-manager", &[AUTHENTICATED]);
-        Self::new(handler, user, &format!("{AGENT}/leader-election"))
+        Self::new(handler, user, &format!("{AGENT}/{component}"))
     }
 
     /// A client that is the administrator of the generated kubeconfig.
-    pub fn administrator(handler: &Arc<dyn Handler>) -> Self {
+    pub(crate) fn administrator(handler: &Arc<dyn Handler>) -> Self {
         let user = UserInfo::system("kubernetes-admin", &[MASTERS, AUTHENTICATED]);
         Self::new(handler, user, concat!("torana/", env!("CARGO_PKG_VERSION")))
     }
@@ -187,35 +195,35 @@ impl Loopback {
     }
 
     /// Reads an object, a list or a document.
-    pub async fn get(&self, path: impl fmt::Display) -> Result<Value, Failure> {
+    pub(crate) async fn get(&self, path: impl fmt::Display) -> Result<Value, Failure> {
         self.accept(path, JSON).await
     }
 
     /// Reads it in the media type that `accept` names.
-    pub async fn accept(&self, path: impl fmt::Display, accept: &str) -> Result<Value, Failure> {
+    pub(crate) async fn accept(&self, path: impl fmt::Display, accept: &str) -> Result<Value, Failure> {
         self.send(Method::GET, &path.to_string(), accept, None).await
     }
 
     /// Creates an object in a collection.
-    pub async fn create(&self, collection: Path<'_>, object: &Value) -> Result<Value, Failure> {
+    pub(crate) async fn create(&self, collection: Path<'_>, object: &Value) -> Result<Value, Failure> {
         let path = collection.to_string();
         self.send(Method::POST, &path, JSON, Some((JSON, object))).await
     }
 
     /// Replaces an object.
-    pub async fn replace(&self, path: Path<'_>, object: &Value) -> Result<Value, Failure> {
+    pub(crate) async fn replace(&self, path: Path<'_>, object: &Value) -> Result<Value, Failure> {
         self.send(Method::PUT, &path.to_string(), JSON, Some((JSON, object)))
             .await
     }
 
     /// Patches an object; `kind` is the patch's media type.
-    pub async fn patch(&self, path: impl fmt::Display, kind: &str, patch: &Value) -> Result<Value, Failure> {
+    pub(crate) async fn patch(&self, path: impl fmt::Display, kind: &str, patch: &Value) -> Result<Value, Failure> {
         let path = path.to_string();
         self.send(Method::PATCH, &path, JSON, Some((kind, patch))).await
     }
 
     /// Deletes an object, or all of a collection, with these DeleteOptions.
-    pub async fn delete(&self, path: Path<'_>, options: &Value) -> Result<(), Failure> {
+    pub(crate) async fn delete(&self, path: Path<'_>, options: &Value) -> Result<(), Failure> {
         let path = path.to_string();
         let response = self.respond(Method::DELETE, &path, JSON, Some((JSON, options))).await?;
         // The deleted objects are not wanted.

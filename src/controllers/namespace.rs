@@ -57,7 +57,7 @@ impl fmt::Display for Pending {
     }
 }
 
-pub fn start(term: &Term) {
+pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Str>(QUEUE);
     let added = queue.clone();
     let delay = match term.shared_store {

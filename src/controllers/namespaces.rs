@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 /// The parts of a Namespace that loops react to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Namespace {
+pub(crate) struct Namespace {
     pub name: Str,
     /// The phase is `Active`.
     pub active: bool,
@@ -19,7 +19,7 @@ static PARTS: LazyLock<Mask> =
     LazyLock::new(|| Mask::of(&["metadata.name", "metadata.deletionTimestamp", "status.phase"]));
 
 impl Namespace {
-    pub fn from_entry(entry: &Entry) -> Self {
+    pub(crate) fn from_entry(entry: &Entry) -> Self {
         let parts = entry.decode_parts(&PARTS);
         Self {
             name: entry.name().into(),

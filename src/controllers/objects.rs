@@ -3,21 +3,22 @@
 
 mod tracked;
 
-pub use tracked::{FOREGROUND, ORPHAN, OwnerReference, Tracked, Uid};
+pub(crate) use tracked::{FOREGROUND, ORPHAN, OwnerReference, Tracked, Uid};
 
 use super::loopback::Path;
 use crate::apimachinery::value::Str;
 use crate::client::{Change, Informer};
 use crate::registry::{StoreLookup, StoredResource};
 use crate::storage::Storage;
+use crate::sync::Mutex;
 use crate::tasks::{Signal, TaskGroup};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Names of a resource.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Resource {
+pub(crate) struct Resource {
     pub group: Str,
     pub version: Str,
     pub plural: Str,
@@ -27,14 +28,22 @@ pub struct Resource {
 
 impl Resource {
     /// The path of the object under a storage key.
-    pub fn path<'a>(&'a self, key: &'a str) -> Path<'a> {
+    pub(crate) fn path<'a>(&'a self, key: &'a str) -> Path<'a> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         Path::of(&self.group, &self.version, namespace, &self.plural).name(name)
+    }
+
+    /// The `apiVersion` of its objects.
+    pub(crate) fn group_version(&self) -> String {
+        match self.group.as_str() {
+            "" => self.version.to_string(),
+            group => format!("{group}/{}", self.version),
+        }
     }
 }
 
 /// A resource that is followed.
-pub struct Followed {
+pub(crate) struct Followed {
     pub resource: Arc<Resource>,
     pub storage: Arc<dyn Storage>,
     objects: Informer<Tracked>,
@@ -43,12 +52,19 @@ pub struct Followed {
     stop: Signal,
 }
 
+impl Followed {
+    /// The object under a storage key.
+    pub(crate) fn find(&self, key: &str) -> Option<Arc<Tracked>> {
+        self.objects.get(key)
+    }
+}
+
 /// By group and kind.
 type ByKind = HashMap<(Str, Str), Arc<Followed>>;
 type Observer = Box<dyn Fn(&Arc<Resource>, &Change<'_, Tracked>) + Send + Sync>;
 
 /// All objects.
-pub struct Objects {
+pub(crate) struct Objects {
     followed: ArcSwap<ByKind>,
     observers: Mutex<Vec<Observer>>,
     ready: Signal,
@@ -70,37 +86,37 @@ impl Default for Objects {
 impl Objects {
     /// Calls `f` for each change. It runs in the informers' tasks and must not block. Has an effect before
     /// [`Self::follow`] only.
-    pub fn observe(&self, f: impl Fn(&Arc<Resource>, &Change<'_, Tracked>) + Send + Sync + 'static) {
-        let mut observers = self.observers.lock().expect("no code panics while holding this lock");
+    pub(crate) fn observe(&self, f: impl Fn(&Arc<Resource>, &Change<'_, Tracked>) + Send + Sync + 'static) {
+        let mut observers = self.observers.lock();
         observers.push(Box::new(f));
     }
 
     /// Fires when every object has been reported.
-    pub fn ready(&self) -> &Signal {
+    pub(crate) fn ready(&self) -> &Signal {
         &self.ready
     }
 
     /// The resource of a kind, if its objects are followed.
-    pub fn of_kind(&self, group: &str, kind: &str) -> Option<Arc<Followed>> {
+    pub(crate) fn of_kind(&self, group: &str, kind: &str) -> Option<Arc<Followed>> {
         let key = (Str::from(group), Str::from(kind));
         self.followed.load().get(&key).cloned()
     }
 
     /// All followed resources.
-    pub fn all(&self) -> Vec<Arc<Followed>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Followed>> {
         self.followed.load().values().cloned().collect()
     }
 
     /// Waits until everything that was written before has been reported.
-    pub async fn catch_up(&self) {
+    pub(crate) async fn catch_up(&self) {
         for of in self.all() {
             of.objects.catch_up(&*of.storage).await;
         }
     }
 
     /// Follows the objects in `tasks`, if anybody observes them.
-    pub fn follow(self: &Arc<Self>, lookup: &StoreLookup, tasks: &TaskGroup) {
-        let observers = std::mem::take(&mut *self.observers.lock().expect("no code panics while holding this lock"));
+    pub(crate) fn follow(self: &Arc<Self>, lookup: &StoreLookup, tasks: &TaskGroup) {
+        let observers = std::mem::take(&mut *self.observers.lock());
         if observers.is_empty() {
             return;
         }

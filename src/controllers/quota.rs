@@ -48,7 +48,7 @@ fn pod_usage(entry: &Entry) -> [bool; 3] {
     ]
 }
 
-pub fn start(term: &Term) {
+pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Str>(QUEUE);
     let changed = queue.clone();
     let quotas = term.inform(("", "resourcequotas"), limits, |quotas| {
@@ -123,8 +123,7 @@ async fn recount(api: &Loopback, objects: &Objects, key: &str) -> Result<bool, F
     let Some(of) = objects.of_kind("", "ResourceQuota") else {
         return Ok(false);
     };
-    let live = of.storage.get(key, MinRevision::Latest).await;
-    let live = live.map_err(|e| Failure::unreadable(format!("{e:?}")))?;
+    let live = of.storage.get(key, MinRevision::Latest).await?;
     let Some(mut quota) = live.map(|entry| entry.decode()) else {
         return Ok(false);
     };
@@ -136,8 +135,7 @@ async fn recount(api: &Loopback, objects: &Objects, key: &str) -> Result<bool, F
             if !resource.namespaced || !recount.counts(&counted) {
                 continue;
             }
-            let listed = of.storage.list(ListOptions::latest(namespace)).await;
-            let listed = listed.map_err(|e| Failure::unreadable(format!("{e:?}")))?;
+            let listed = of.storage.list(ListOptions::latest(namespace)).await?;
             for batch in listed.entries.chunks(BATCH) {
                 for entry in batch {
                     match Recount::reads(&counted) {

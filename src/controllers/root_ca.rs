@@ -16,12 +16,11 @@ const TEXT: &str = "Contains a CA bundle that can be used to verify the kube-api
                     the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of \
                     Kubernetes clusters.";
 
-pub fn start(term: &Term) {
+pub(crate) fn start(term: &Term) {
     let Some(ca) = &term.root_ca else {
         tracing::warn!("no {NAME} is published: the CA of --tls-cert-file is not known; set --root-ca-file");
         return;
     };
-    let wanted = json!({"ca.crt": (String::from_utf8_lossy(ca))});
     let queue = term.queue::<Str>(QUEUE);
     let added = queue.clone();
     term.namespaces().subscribe(move |change| {
@@ -46,12 +45,22 @@ pub fn start(term: &Term) {
     };
     let api = term.client("root-ca-cert-publisher");
     let namespaces = term.namespaces().clone();
+    let (mut changes, every, all) = (ca.subscribe(), queue.clone(), namespaces.clone());
+    term.tasks().spawn_until_stopped("root CA", async move {
+        while changes.changed().await.is_ok() {
+            all.snapshot()
+                .keys()
+                .for_each(|namespace| every.add(namespace.as_ref().into()));
+        }
+    });
+    let ca = ca.clone();
     term.process(QUEUE, &queue, 1, move |namespace: Str| {
-        let (api, maps, wanted, namespaces) = (api.clone(), maps.clone(), wanted.clone(), namespaces.clone());
+        let (api, maps, ca, namespaces) = (api.clone(), maps.clone(), ca.clone(), namespaces.clone());
         async move {
             if namespaces.get(&namespace).is_none() {
                 return Ok(());
             }
+            let wanted = json!({"ca.crt": (String::from_utf8_lossy(&ca.current().pem))});
             let path = Path::core(&namespace, "configmaps");
             let live = maps.get(&format!("{namespace}/{NAME}"), MinRevision::Any).await;
             let written = match live.ok().flatten().map(|entry| entry.decode()) {

@@ -3,6 +3,7 @@
 
 /// A loop: its name, and the name that it had before v1.28, which is still accepted.
 pub(super) const NAMES: &[(&str, &str)] = &[
+    ("bootstrap-signer-controller", "bootstrapsigner"),
     ("certificatesigningrequest-approving-controller", "csrapproving"),
     ("certificatesigningrequest-cleaner-controller", "csrcleaner"),
     ("certificatesigningrequest-signing-controller", "csrsigning"),
@@ -11,23 +12,33 @@ pub(super) const NAMES: &[(&str, &str)] = &[
     ("endpointslice-controller", "endpointslice"),
     ("endpointslice-mirroring-controller", "endpointslicemirroring"),
     ("garbage-collector-controller", "garbagecollector"),
+    (
+        "legacy-serviceaccount-token-cleaner-controller",
+        "legacy-service-account-token-cleaner",
+    ),
     ("namespace-controller", "namespace"),
     ("persistentvolume-protection-controller", "pv-protection"),
     ("persistentvolumeclaim-protection-controller", "pvc-protection"),
     ("resourcequota-controller", "resourcequota"),
     ("root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
+    ("service-cidr-controller", "service-cidr-controller"),
     ("serviceaccount-controller", "serviceaccount"),
+    ("serviceaccount-token-controller", "serviceaccount-token"),
+    ("token-cleaner-controller", "tokencleaner"),
     ("ttl-after-finished-controller", "ttl-after-finished"),
 ];
 
+/// The loops that `*` does not stand for, as upstream.
+const OFF_BY_DEFAULT: [&str; 2] = ["bootstrap-signer-controller", "token-cleaner-controller"];
+
 /// The selected loops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection(Vec<&'static str>);
+pub(crate) struct Selection(Vec<&'static str>);
 
 /// A name in the list is not the name of a loop.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not in the list of known controllers: {known}", known = known())]
-pub struct UnknownController(pub String);
+pub(crate) struct UnknownController(pub String);
 
 fn known() -> String {
     let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
@@ -40,16 +51,11 @@ fn find(given: &str) -> Option<&'static str> {
 }
 
 impl Selection {
-    /// All loops.
-    pub fn all() -> Self {
-        Self(NAMES.iter().map(|(name, _)| *name).collect())
-    }
-
     /// Parses the values of the flag. The order does not matter: a removed loop stays removed.
     ///
     /// # Errors
     /// The first unknown name.
-    pub fn parse(values: &[String]) -> Result<Self, UnknownController> {
+    pub(crate) fn parse(values: &[String]) -> Result<Self, UnknownController> {
         let (mut all, mut added, mut removed) = (false, Vec::new(), Vec::new());
         for value in values.iter().map(|v| v.trim()).filter(|v| !v.is_empty()) {
             let unknown = || UnknownController(value.trim_start_matches('-').to_owned());
@@ -62,18 +68,20 @@ impl Selection {
         let names = NAMES.iter().map(|(name, _)| *name);
         Ok(Self(
             names
-                .filter(|name| (all || added.contains(name)) && !removed.contains(name))
+                .filter(|name| {
+                    (all && !OFF_BY_DEFAULT.contains(name) || added.contains(name)) && !removed.contains(name)
+                })
                 .collect(),
         ))
     }
 
     /// Whether no loop is selected.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The names of the loops.
-    pub fn names(&self) -> &[&'static str] {
+    pub(crate) fn names(&self) -> &[&'static str] {
         &self.0
     }
 
@@ -93,7 +101,9 @@ mod tests {
     #[test]
     fn names_add_and_remove_whatever_their_order() {
         assert!(parse("").unwrap().is_empty());
-        assert_eq!(parse("*").unwrap(), Selection::all());
+        let usual = NAMES.len() - OFF_BY_DEFAULT.len();
+        assert_eq!(parse("*").unwrap().names().len(), usual);
+        assert_eq!(parse("*,tokencleaner").unwrap().names().len(), usual + 1);
         assert_eq!(parse("namespace").unwrap(), parse("namespace-controller").unwrap());
         let others = parse("-namespace-controller,*").unwrap();
         assert_eq!(others, parse("*,-namespace-controller").unwrap());

@@ -10,7 +10,7 @@ use crate::storage::Entry;
 const QUEUE: &str = "serviceaccount";
 const NAME: &str = "default";
 
-pub fn start(term: &Term) {
+pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Str>(QUEUE);
     let (namespaces, added) = (term.namespaces().clone(), queue.clone());
     term.namespaces().subscribe(move |change| {

@@ -5,6 +5,7 @@
 //! compute one kind of object from them; the loops here read what exists and write the difference.
 
 mod legacy;
+mod metrics;
 mod mirror;
 mod slices;
 mod subsets;
@@ -19,16 +20,18 @@ use crate::apimachinery::value::{Map, Str, Value};
 use crate::client::{Change, Informer};
 use crate::json;
 use crate::storage::{Entry, MinRevision, Storage};
+use crate::sync::Mutex;
 use crate::tasks::{WorkQueue, off_thread};
 use slices::Plan;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use trigger::TriggerTimes;
 use workloads::{Workloads, namespace_of};
 
-pub use legacy::start as start_endpoints;
-pub use mirror::start as start_mirroring;
+pub(crate) use legacy::start as start_endpoints;
+pub(crate) use metrics::SliceMetrics;
+pub(crate) use mirror::start as start_mirroring;
 
 const QUEUE: &str = "endpoint_slice";
 const GROUP: &str = "discovery.k8s.io";
@@ -96,7 +99,7 @@ impl OwnSlices {
     }
 
     fn moved(&self, key: &str, old: Option<&Str>, new: Option<&Str>) {
-        let mut keys = self.keys.lock().expect("no code panics while holding this lock");
+        let mut keys = self.keys.lock();
         if let Some(of) = old.and_then(|s| keys.get_mut(s)) {
             of.remove(key);
         }
@@ -112,7 +115,7 @@ impl OwnSlices {
     async fn of(&self, service: &str) -> Result<Vec<Value>, Failure> {
         self.informer.catch_up(&*self.storage).await;
         let keys: Vec<Str> = {
-            let keys = self.keys.lock().expect("no code panics while holding this lock");
+            let keys = self.keys.lock();
             keys.get(service).into_iter().flatten().cloned().collect()
         };
         let mut slices = Vec::with_capacity(keys.len());
@@ -126,9 +129,9 @@ impl OwnSlices {
 
 /// The stored object.
 async fn read(storage: &dyn Storage, key: &str) -> Result<Option<Value>, Failure> {
-    let entry = storage.get(key, MinRevision::Any).await;
-    let entry = entry.map_err(|e| Failure::unreadable(format!("{e:?}")))?;
-    let Some(entry) = entry else { return Ok(None) };
+    let Some(entry) = storage.get(key, MinRevision::Any).await? else {
+        return Ok(None);
+    };
     // An endpoint takes about this many bytes.
     let endpoints = entry.json.len() / 256;
     compute(endpoints, move || entry.decode()).await.map(Some)
@@ -166,20 +169,30 @@ fn name_prefix(service: &str) -> String {
 }
 
 /// Writes the changes to the slices of a Service.
-async fn carry_out(api: &Loopback, namespace: &str, plan: Plan, deleting: bool) -> Result<(), Failure> {
+async fn carry_out(
+    api: &Loopback,
+    namespace: &str,
+    plan: Plan,
+    deleting: bool,
+    metrics: Option<&SliceMetrics>,
+) -> Result<(), Failure> {
+    let count = |operation| metrics.iter().for_each(|m| m.changed(operation));
     let path = Path::of(GROUP, "v1", namespace, "endpointslices");
     for slice in plan.create.iter().filter(|_| !deleting) {
         match api.create(path, slice).await {
             Err(e) if e.has_reason("NamespaceTerminating") => return Ok(()),
             other => other?,
         };
+        count("create");
     }
     for slice in &plan.update {
         api.replace(path.name(slice.name()), slice).await?;
+        count("update");
     }
     for slice in &plan.delete {
         let deleted = api.delete(path.name(slice.name()), &Value::object()).await;
         found(deleted.map(|()| Value::Null))?;
+        count("delete");
     }
     Ok(())
 }
@@ -200,12 +213,13 @@ struct Slices {
     nodes: Informer<Zone>,
     own: Arc<OwnSlices>,
     times: TriggerTimes,
+    metrics: Arc<SliceMetrics>,
     api: Loopback,
     events: Recorder,
 }
 
 /// Follows what [`Slices`] depends on.
-pub fn start_slices(term: &Term) {
+pub(crate) fn start_slices(term: &Term) {
     let queue: WorkQueue<Str> = term.queue(QUEUE);
     let changed = queue.clone();
     let Some(own) = OwnSlices::follow(term, MANAGER, move |service| changed.add_after(service, OTHERS)) else {
@@ -218,18 +232,25 @@ pub fn start_slices(term: &Term) {
     let Some(workloads) = Workloads::follow(term, move |service| changed.add(service.into())) else {
         return;
     };
+    term.slice_metrics.reset();
     let api = term.client("endpointslice-controller");
     let slices = Arc::new(Slices {
         workloads,
         nodes,
         own,
         times: TriggerTimes::default(),
+        metrics: term.slice_metrics.clone(),
         events: Recorder::new(&api, "endpoint-slice-controller"),
         api,
     });
     term.process(QUEUE, &queue, WORKERS, move |service: Str| {
         let slices = slices.clone();
-        slices.sync(service)
+        async move {
+            let metrics = slices.metrics.clone();
+            let done = slices.sync(service).await;
+            metrics.synced(done.is_err());
+            done
+        }
     });
 }
 
@@ -239,9 +260,11 @@ impl Slices {
         self.nodes.synced().wait().await;
         let Some(service) = self.workloads.service(&key) else {
             self.times.forget(&key);
+            self.metrics.forget(&key);
             return Ok(());
         };
         if !service.has_endpoints() {
+            self.metrics.forget(&key);
             return Ok(());
         }
         let namespace = namespace_of(&key);
@@ -258,7 +281,9 @@ impl Slices {
         })
         .await?;
         let missing = std::mem::take(&mut plan.missing);
-        let done = carry_out(&self.api, namespace, plan, service.is_being_deleted()).await;
+        self.metrics.planned(&key, &service, &plan);
+        let metrics = Some(&*self.metrics);
+        let done = carry_out(&self.api, namespace, plan, service.is_being_deleted(), metrics).await;
         let Some(failed) = done.err().or_else(|| missing.map(Failure::unreadable)) else {
             return Ok(());
         };

@@ -85,7 +85,7 @@ fn protected(entry: &Entry, finalizer: &str) -> Protected {
 }
 
 /// Removes the finalizer from the claims.
-pub fn start_claims(term: &Term) {
+pub(crate) fn start_claims(term: &Term) {
     let queue = term.queue::<Str>(CLAIMS);
     let (of_claims, of_pods) = (queue.clone(), queue.clone());
     let claims = term.inform(
@@ -147,7 +147,7 @@ fn is_used(pods: &Informer<PodClaims>, key: &str) -> bool {
 }
 
 /// Removes the finalizer from the volumes.
-pub fn start_volumes(term: &Term) {
+pub(crate) fn start_volumes(term: &Term) {
     let queue = term.queue::<Str>(VOLUMES);
     let changed = queue.clone();
     let volumes = term.inform(

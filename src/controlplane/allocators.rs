@@ -6,9 +6,9 @@
 //!
 //! [`ServiceAllocators::mark_stored_allocations`]: super::ServiceAllocators::mark_stored_allocations
 
-pub mod ip;
-pub mod port;
-pub mod range;
+pub(crate) mod ip;
+pub(crate) mod port;
+pub(crate) mod range;
 
-pub use ip::{IpAllocator, IpError, IpFamily};
-pub use port::PortAllocator;
+pub(crate) use ip::{IpAllocator, IpError, IpFamily};
+pub(crate) use port::PortAllocator;

@@ -6,17 +6,18 @@
 //! The default [`rbac`] roles, [`flowcontrol`] objects and [`priority_classes`] have entry points (and post-start
 //! hooks) of their own.
 
-pub mod flowcontrol;
+pub(crate) mod flowcontrol;
+pub(crate) mod identity_lease;
 mod namespaces;
-pub mod priority_classes;
-pub mod rbac;
+pub(crate) mod priority_classes;
+pub(crate) mod rbac;
 mod service;
 mod service_cidrs;
 mod token_tracking;
 mod trust;
 
-pub use service::Advertise;
-pub use trust::{ClusterAuthenticationInfo, RequestHeaderInfo, publish};
+pub(crate) use service::Advertise;
+pub(crate) use trust::{ClusterAuthenticationInfo, RequestHeaderInfo, publish};
 
 use super::ControlPlane;
 use super::strategies::service::node_ports::Repair;
@@ -26,7 +27,8 @@ use crate::apimachinery::value::Value;
 use crate::registry::store::{Store, WriteOptions};
 use crate::registry::strategy::Context;
 use crate::tasks::TaskGroup;
-use futures_util::{StreamExt, stream};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt, stream};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,18 +45,30 @@ const INTERVAL: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// The first failure.
-pub async fn ensure(plane: &ControlPlane, advertise: &Advertise, trust: &ClusterAuthenticationInfo) -> Result<()> {
-    let spaces = namespaces::ensure(plane).await;
-    let service = service::ensure(plane, advertise).await;
-    let addresses = service_cidrs::ensure(plane).await;
-    let tracking = token_tracking::ensure(plane).await;
-    let trust = publish(plane, trust).await;
-    spaces.and(service).and(addresses).and(tracking).and(trust)
+pub(crate) fn ensure<'a>(
+    plane: &'a ControlPlane,
+    advertise: &'a Advertise,
+    trust: &'a ClusterAuthenticationInfo,
+) -> BoxFuture<'a, Result<()>> {
+    async move {
+        // The namespaces come first: the others are created in them.
+        let spaces = namespaces::ensure(plane).await;
+        // Together, so that on a first start they share commits of the store.
+        let (service, addresses, tracking, trust) = tokio::join!(
+            biased;
+            service::ensure(plane, advertise),
+            service_cidrs::ensure(plane),
+            token_tracking::ensure(plane),
+            publish(plane, trust),
+        );
+        spaces.and(service).and(addresses).and(tracking).and(trust)
+    }
+    .boxed()
 }
 
 /// Runs [`ensure`] every minute, and publishes the trust configuration as soon as it rotates or the published copy is
 /// modified. The tasks belong to `group` and end with it; returns false if the group is already stopping.
-pub fn spawn_reconcilers(
+pub(crate) fn spawn_reconcilers(
     group: &TaskGroup,
     plane: Arc<ControlPlane>,
     advertise: Advertise,
@@ -112,7 +126,7 @@ fn options(manager: &str) -> WriteOptions {
 }
 
 /// Concurrent writes per table: enough to share commits, far below the store's queue bound.
-const MAX_CONCURRENT_WRITES: usize = 64;
+const MAX_CONCURRENT_WRITES: usize = 128;
 
 /// Applies `one` to all objects with bounded concurrency. A failure does not stop the others.
 ///
@@ -130,7 +144,7 @@ async fn for_each_concurrently<T, F: Future<Output = Result<()>>>(objects: Vec<T
 ///
 /// # Errors
 /// The last failure, once `limit` has passed.
-pub async fn retry<F: Future<Output = Result<()>>>(limit: Duration, work: impl Fn() -> F) -> Result<()> {
+pub(crate) async fn retry<F: Future<Output = Result<()>>>(limit: Duration, work: impl Fn() -> F) -> Result<()> {
     let end = tokio::time::Instant::now() + limit;
     loop {
         match work().await {

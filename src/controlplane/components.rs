@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// A health check of one component.
 #[async_trait]
-pub trait Probe: Send + Sync + 'static {
+pub(crate) trait Probe: Send + Sync + 'static {
     /// The component's name, such as `scheduler`.
     fn name(&self) -> &str;
     /// Probes the component. Returns its message if it is healthy. Must be cancel safe: it is dropped with the request.
@@ -24,11 +24,11 @@ pub trait Probe: Send + Sync + 'static {
 }
 
 /// Storage of the `componentstatuses` resource, computed on each read.
-pub struct Components(Vec<Arc<dyn Probe>>);
+pub(crate) struct Components(Vec<Arc<dyn Probe>>);
 
 impl Components {
     /// Serves these probes, sorted by name.
-    pub fn new(mut probes: Vec<Arc<dyn Probe>>) -> Self {
+    pub(crate) fn new(mut probes: Vec<Arc<dyn Probe>>) -> Self {
         probes.sort_by(|a, b| a.name().cmp(b.name()));
         Self(probes)
     }

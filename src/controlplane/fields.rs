@@ -4,12 +4,13 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation;
 use crate::apimachinery::value::{Str, Value};
-use crate::interrupt::checkpoint;
+use crate::interrupt::{checkpoint, pause};
 use std::collections::HashSet;
 use std::hash::Hash;
 
 /// Adds one `Invalid` per message.
 pub(super) fn invalid_each(out: &mut ErrorList, path: &FieldPath, value: impl Into<Value>, messages: Vec<String>) {
+    pause();
     if messages.is_empty() {
         return;
     }
@@ -203,7 +204,7 @@ impl<T: Eq + Hash> Seen<T> {
     const FEW: usize = 8;
 
     /// An empty set.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             few: Vec::new(),
             many: HashSet::new(),
@@ -211,12 +212,12 @@ impl<T: Eq + Hash> Seen<T> {
     }
 
     /// Whether `value` was inserted.
-    pub fn contains(&self, value: &T) -> bool {
+    pub(crate) fn contains(&self, value: &T) -> bool {
         self.few.contains(value) || (!self.many.is_empty() && self.many.contains(value))
     }
 
     /// Inserts `value`; false if it was present.
-    pub fn insert(&mut self, value: T) -> bool {
+    pub(crate) fn insert(&mut self, value: T) -> bool {
         if self.few.contains(&value) {
             false
         } else if self.few.len() < Self::FEW {

@@ -20,11 +20,11 @@ use crate::storage::Storage;
 use std::sync::Arc;
 
 /// Prefix of all storage keys; upstream's default of `--etcd-prefix`.
-pub const KEY_PREFIX: &str = "/registry";
+pub(crate) const KEY_PREFIX: &str = "/registry";
 
 /// A group version, the starting point of a definition.
 #[derive(Clone, Copy, Debug)]
-pub struct GroupVersionBuilder {
+pub(crate) struct GroupVersionBuilder {
     /// The API group; empty for core.
     pub group: &'static str,
     /// The API version.
@@ -32,14 +32,14 @@ pub struct GroupVersionBuilder {
 }
 
 /// A resource definition under construction.
-pub struct ResourceBuilder(Resource);
+pub(crate) struct ResourceBuilder(Resource);
 
 impl GroupVersionBuilder {
     /// A cluster-scoped resource, stored under its plural, with all verbs and the [`Plain`] strategy.
     ///
     /// # Panics
     /// If the schema table lacks the kind. Definitions are constant, so any test that builds them detects it.
-    pub fn kind(self, plural: &str, kind: &str) -> ResourceBuilder {
+    pub(crate) fn kind(self, plural: &str, kind: &str) -> ResourceBuilder {
         let def = api::by_gvk(self.group, self.version, kind)
             .unwrap_or_else(|| unreachable!("a row names a kind the schema table does not have: {kind}"));
         ResourceBuilder(Resource {
@@ -71,7 +71,12 @@ impl GroupVersionBuilder {
     }
 
     /// A create-only resource that is evaluated by `answer` and never stored.
-    pub fn review(self, plural: &'static str, kind: &'static str, answer: Arc<dyn CreateHandler>) -> ResourceBuilder {
+    pub(crate) fn review(
+        self,
+        plural: &'static str,
+        kind: &'static str,
+        answer: Arc<dyn CreateHandler>,
+    ) -> ResourceBuilder {
         let mut row = self.kind(plural, kind);
         row.0.verbs = Verbs::CREATE;
         row.0.backing = Backing::CreateOnly(answer);
@@ -82,43 +87,42 @@ impl GroupVersionBuilder {
 
 impl ResourceBuilder {
     /// The resource is namespaced.
-    pub fn namespaced(mut self) -> Self {
+    pub(crate) fn namespaced(mut self) -> Self {
         self.0.namespaced = true;
         self
     }
 
     /// Sets the strategy.
-    pub fn strategy(mut self, strategy: impl Strategy) -> Self {
+    pub(crate) fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.0.strategy = Arc::new(strategy);
         self
     }
 
     /// As [`Self::strategy`], for a strategy that is used elsewhere too.
-    pub fn shared_strategy(mut self, strategy: Arc<dyn RestStrategy>) -> Self {
+    pub(crate) fn shared_strategy(mut self, strategy: Arc<dyn RestStrategy>) -> Self {
         self.0.strategy = strategy;
         self
     }
 
     /// Sets the short names.
-    pub fn short(mut self, names: &[&str]) -> Self {
+    pub(crate) fn short(mut self, names: &[&str]) -> Self {
         self.0.short_names = names.iter().map(|n| Str::new(n)).collect();
         self
     }
 
-    /// Adds a category.
-    pub fn category(mut self, name: &str) -> Self {
+    pub(crate) fn category(mut self, name: &str) -> Self {
         self.0.categories.push(name.into());
         self
     }
 
     /// Removes verbs.
-    pub fn without(mut self, verbs: Verbs) -> Self {
+    pub(crate) fn without(mut self, verbs: Verbs) -> Self {
         self.0.verbs = self.0.verbs.without(verbs);
         self
     }
 
     /// Sets the directory below [`KEY_PREFIX`], if it is not the plural.
-    pub fn stored_at(mut self, directory: &str) -> Self {
+    pub(crate) fn stored_at(mut self, directory: &str) -> Self {
         self.0.backing = Backing::Stored {
             prefix: format!("{KEY_PREFIX}/{directory}/"),
         };
@@ -126,7 +130,7 @@ impl ResourceBuilder {
     }
 
     /// Makes the resource read-only and not stored; `storage` computes it.
-    pub fn computed(mut self, storage: Arc<dyn Storage>) -> Self {
+    pub(crate) fn computed(mut self, storage: Arc<dyn Storage>) -> Self {
         self.0.backing = Backing::Computed(storage);
         self.0.verbs = Verbs::GET.with(Verbs::LIST);
         self.0.storage_version_hash = Str::default();
@@ -135,14 +139,14 @@ impl ResourceBuilder {
 
     /// Sets the version upstream stores the kind in, if it is not the served one. Affects only discovery's
     /// `storageVersionHash`.
-    pub fn hashed_as(mut self, version: &str) -> Self {
+    pub(crate) fn hashed_as(mut self, version: &str) -> Self {
         self.0.storage_version_hash = storage_version_hash(&self.0.gvr.group, version, &self.0.kind);
         self
     }
 
     /// Makes this another version of `hub`. Objects are converted to the hub version for storage, preparation,
     /// validation and tables: `strategy` sees only hub objects. `default` sets this version's own defaults.
-    pub fn converted_from(
+    pub(crate) fn converted_from(
         mut self,
         hub: &Resource,
         pair: &'static VersionPair,
@@ -200,13 +204,13 @@ impl ResourceBuilder {
     }
 
     /// Sets the columns of its table representation.
-    pub fn columns(mut self, columns: Columns) -> Self {
+    pub(crate) fn columns(mut self, columns: Columns) -> Self {
         self.0.columns = Some(columns);
         self
     }
 
     /// Sets the selectable fields; `extract` returns one value per name, in the same order.
-    pub fn selectable<const N: usize>(
+    pub(crate) fn selectable<const N: usize>(
         mut self,
         names: [&'static str; N],
         extract: impl Fn(&Value) -> [Str; N] + Send + Sync + 'static,
@@ -221,37 +225,37 @@ impl ResourceBuilder {
     }
 
     /// A delete returns the deleted object instead of a Status.
-    pub fn returns_deleted(mut self) -> Self {
+    pub(crate) fn returns_deleted(mut self) -> Self {
         self.0.returns_deleted = true;
         self
     }
 
     /// An update must have a resourceVersion.
-    pub fn conditional_update(mut self) -> Self {
+    pub(crate) fn conditional_update(mut self) -> Self {
         self.0.unconditional_update = false;
         self
     }
 
     /// A PUT creates a missing object.
-    pub fn create_on_update(mut self) -> Self {
+    pub(crate) fn create_on_update(mut self) -> Self {
         self.0.create_on_update = true;
         self
     }
 
     /// Adds the `status` subresource.
-    pub fn status(self) -> Self {
+    pub(crate) fn status(self) -> Self {
         self.status_like("status")
     }
 
     /// Adds a subresource that reads and updates a part of the object through the strategy, such as `status` or
     /// `resize`.
-    pub fn status_like(self, name: &'static str) -> Self {
+    pub(crate) fn status_like(self, name: &'static str) -> Self {
         let kind = self.0.gvk();
         self.subresource(name, kind, Verbs::GET_PATCH_UPDATE, SubresourceBehaviour::Status)
     }
 
     /// Adds a subresource with its own object and handler.
-    pub fn custom(
+    pub(crate) fn custom(
         self,
         name: &'static str,
         kind: GroupVersionKind,
@@ -262,7 +266,7 @@ impl ResourceBuilder {
     }
 
     /// As [`Self::custom`], if there is a handler.
-    pub fn custom_if_some(
+    pub(crate) fn custom_if_some(
         self,
         handler: Option<Arc<dyn SubresourceHandler>>,
         name: &'static str,
@@ -276,7 +280,13 @@ impl ResourceBuilder {
     }
 
     /// Adds a subresource that connects to a backend.
-    pub fn connect(self, name: &'static str, kind: GroupVersionKind, verbs: Verbs, handler: Arc<dyn Connect>) -> Self {
+    pub(crate) fn connect(
+        self,
+        name: &'static str,
+        kind: GroupVersionKind,
+        verbs: Verbs,
+        handler: Arc<dyn Connect>,
+    ) -> Self {
         self.subresource(name, kind, verbs, SubresourceBehaviour::Connect(handler))
     }
 
@@ -297,13 +307,13 @@ impl ResourceBuilder {
     }
 
     /// Returns the definition.
-    pub fn build(self) -> Resource {
+    pub(crate) fn build(self) -> Resource {
         self.0
     }
 }
 
 /// Discovery's `storageVersionHash`: the first eight bytes of the SHA-256 of `group/version/Kind`, in base64.
-pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> Str {
+pub(crate) fn storage_version_hash(group: &str, version: &str, kind: &str) -> Str {
     resources::storage_version_hash(group, version, kind).into()
 }
 

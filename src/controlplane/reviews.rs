@@ -10,10 +10,10 @@ mod rules;
 mod selectors;
 mod subject;
 
-pub use access::{EXPLAIN, LocalSubjectAccessReview, SelfSubjectAccessReview, SubjectAccessReview};
-pub use no_storage::NoStorage;
-pub use rules::SelfSubjectRulesReview;
-pub use subject::{SelfSubjectReview, TokenReview};
+pub(crate) use access::{EXPLAIN, LocalSubjectAccessReview, SelfSubjectAccessReview, SubjectAccessReview};
+pub(crate) use no_storage::NoStorage;
+pub(crate) use rules::SelfSubjectRulesReview;
+pub(crate) use subject::{SelfSubjectReview, TokenReview};
 
 use crate::authn::TokenAuthenticator;
 use crate::authz::{Authorizer, Rbac};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Dependencies of the reviews.
 #[derive(Clone)]
-pub struct ReviewDependencies {
+pub(crate) struct ReviewDependencies {
     /// Authenticates the tokens of TokenReviews.
     pub tokens: Arc<dyn TokenAuthenticator>,
     /// Whether a request without a token is anonymous rather than unauthenticated (`--anonymous-auth`).

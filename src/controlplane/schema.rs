@@ -7,7 +7,7 @@ use crate::api::apply_schema::ApplyType;
 use crate::api::decode;
 use crate::api::patch_schema::PatchType;
 use crate::apimachinery::apply::managed;
-use crate::apimachinery::apply::{self, ApplyRequest};
+use crate::apimachinery::apply::{self, ApplyRequest, OverlayError};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::patch::strategic;
 use crate::apimachinery::status::{Result, Status};
@@ -16,7 +16,7 @@ use crate::registry::schema::{ManagerInfo, Schema, reset_set};
 
 /// The schema of a built-in kind.
 #[derive(Clone, Copy)]
-pub struct BuiltinSchema(pub &'static TypeDef);
+pub(crate) struct BuiltinSchema(pub &'static TypeDef);
 
 impl Schema for BuiltinSchema {
     fn definition(&self) -> Option<&'static TypeDef> {
@@ -83,7 +83,7 @@ impl Schema for BuiltinSchema {
         Ok(applied)
     }
 
-    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, String> {
+    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, OverlayError> {
         apply::overlay(ApplyType::Root(self.0), object, config)
     }
 }

@@ -13,7 +13,7 @@ use crate::storage::backend::ConvertStored;
 use std::sync::Arc;
 
 /// The function that turns a stored object into the served one. Returns true if it was in another version.
-pub fn convert_stored(row: &Resource) -> ConvertStored {
+pub(crate) fn convert_stored(row: &Resource) -> ConvertStored {
     let (gvk, strategy) = (row.gvk(), row.strategy.clone());
     let own = gvk.group_version();
     Arc::new(move |object| {
@@ -27,7 +27,7 @@ pub fn convert_stored(row: &Resource) -> ConvertStored {
 ///
 /// # Errors
 /// The object's version or kind is unknown (with upstream's message), or it is of another kind.
-pub fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Result<bool, String> {
+pub(crate) fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Result<bool, String> {
     let (version, found) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
     let unknown = || format!("no kind \"{found}\" is registered for version \"{version}\"");
     let from = GroupVersion::parse(version).ok_or_else(unknown)?;
@@ -80,7 +80,7 @@ const STORED_VERSIONS: [(&str, &str, &str); 12] = [
 ///
 /// # Errors
 /// As of [`convert`].
-pub fn update(object: &mut Value) -> Result<(), String> {
+pub(crate) fn update(object: &mut Value) -> Result<(), String> {
     let (version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]).to_owned());
     let Some(from) = GroupVersion::parse(version) else {
         return Ok(());

@@ -136,7 +136,8 @@ fn openapi_of_connections_and_logs_matches_upstream() {
     let gv = GroupVersion::new("", "v1");
     let core = plane.groups.iter().flat_map(|g| &g.resources).map(|(row, _)| row);
     let rows: Vec<_> = core.filter(|row| row.gvr.group.is_empty()).cloned().collect();
-    let doc = crate::endpoints::openapi::group_version_document(&gv, &rows);
+    let doc =
+        crate::endpoints::openapi::v3::tree(|to| crate::endpoints::openapi::v3::write_group_version(&gv, &rows, to));
     let pod = |sub: &str| {
         doc.at(&[
             "paths",

@@ -16,7 +16,7 @@ use crate::apimachinery::value::Value;
 use crate::registry::converting::{Pair, RenameField};
 
 /// A kind with two versions, and the conversions between them.
-pub struct VersionPair {
+pub(crate) struct VersionPair {
     /// Group and version that are stored.
     pub hub: (&'static str, &'static str),
     /// Group and version that are served in addition.
@@ -34,7 +34,7 @@ pub struct VersionPair {
 }
 
 /// HorizontalPodAutoscalers: stored as autoscaling/v2, also served as v1.
-pub static AUTOSCALERS: VersionPair = VersionPair {
+pub(crate) static AUTOSCALERS: VersionPair = VersionPair {
     hub: ("autoscaling", "v2"),
     spoke: ("autoscaling", "v1"),
     kind: "HorizontalPodAutoscaler",
@@ -46,7 +46,7 @@ pub static AUTOSCALERS: VersionPair = VersionPair {
 };
 
 /// Events: stored as core/v1, also served as events.k8s.io/v1.
-pub static EVENTS: VersionPair = VersionPair {
+pub(crate) static EVENTS: VersionPair = VersionPair {
     hub: ("", "v1"),
     spoke: ("events.k8s.io", "v1"),
     kind: "Event",
@@ -71,21 +71,21 @@ impl VersionPair {
     }
 
     /// The pair of this kind with `from` as spoke and `to` as hub.
-    pub fn between(from: &GroupVersion, to: &GroupVersion, kind: &str) -> Option<&'static Self> {
+    pub(crate) fn between(from: &GroupVersion, to: &GroupVersion, kind: &str) -> Option<&'static Self> {
         let is = |gv: &GroupVersion, at: (&str, &str)| gv.group == at.0 && gv.version == at.1;
         let mut all = ALL.into_iter();
         all.find(|p| is(from, p.spoke) && is(to, p.hub) && p.kind == kind)
     }
 
     /// The stored version of a kind; `None` if it does not have two versions.
-    pub fn hub_of(gv: &GroupVersion, kind: &str) -> Option<GroupVersion> {
+    pub(crate) fn hub_of(gv: &GroupVersion, kind: &str) -> Option<GroupVersion> {
         let is = |at: (&str, &str)| gv.group == at.0 && gv.version == at.1;
         let pair = ALL.into_iter().find(|p| (is(p.spoke) || is(p.hub)) && p.kind == kind)?;
         Some(GroupVersion::new(pair.hub.0, pair.hub.1))
     }
 
     /// Converts an object of the spoke to the hub and applies defaults.
-    pub fn stored(&self, served: Value) -> Value {
+    pub(crate) fn stored(&self, served: Value) -> Value {
         let mut stored = self.convert(served, self.hub, self.to_hub);
         (self.apply_defaults)(&mut stored);
         stored
@@ -142,7 +142,7 @@ impl Pair for &'static VersionPair {
 
 /// Versions of a built-in kind, for server-side apply and managed fields.
 #[derive(Clone, Copy)]
-pub struct BuiltinVersions(pub &'static TypeDef);
+pub(crate) struct BuiltinVersions(pub &'static TypeDef);
 
 const HUB: usize = 0;
 const SPOKE: usize = 1;

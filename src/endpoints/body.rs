@@ -20,16 +20,30 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
 /// Maximum bytes of a request body.
-pub const LIMIT: usize = 3 * 1024 * 1024;
+pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
 /// The file in which upstream creates its scheme; it is part of error messages.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 
+/// Why a body is not a document of its encoding; the texts are upstream's.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ParseError {
+    #[error("couldn't get version/kind; json parse error: {0}")]
+    Json(#[source] json::Error),
+    #[error(transparent)]
+    Yaml(#[from] yaml::Error),
+    #[error(transparent)]
+    Cbor(#[from] cbor::Error),
+    #[error(transparent)]
+    Envelope(#[from] protobuf::OpenError),
+    #[error(transparent)]
+    Message(#[from] api::decode::DecodeError),
+}
+
 /// The encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyType {
+pub(crate) enum BodyType {
     /// JSON, also the default without a `Content-Type`.
     Json,
-    /// YAML.
     Yaml,
     /// Kubernetes' protobuf envelope.
     Protobuf,
@@ -41,7 +55,7 @@ pub enum BodyType {
 ///
 /// # Errors
 /// 413 beyond [`LIMIT`]; 400 if the client aborts.
-pub async fn read(body: Body) -> Result<Bytes> {
+pub(crate) async fn read(body: Body) -> Result<Bytes> {
     body.collect(LIMIT).await.map_err(|e| match e {
         CollectError::TooLarge(limit) => Status::too_large(&format!("limit is {limit}")),
         CollectError::Read(e) => Status::bad_request(e.to_string()),
@@ -49,7 +63,7 @@ pub async fn read(body: Body) -> Result<Bytes> {
 }
 
 /// The media type of the body in lower case, without parameters.
-pub fn media_type(headers: &HeaderMap) -> String {
+pub(crate) fn media_type(headers: &HeaderMap) -> String {
     let given = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
     given.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
 }
@@ -58,7 +72,7 @@ pub fn media_type(headers: &HeaderMap) -> String {
 ///
 /// # Errors
 /// 415 for an unsupported or malformed media type.
-pub fn body_type(headers: &HeaderMap, messages: bool, codecs: Codecs) -> Result<BodyType> {
+pub(crate) fn body_type(headers: &HeaderMap, messages: bool, codecs: Codecs) -> Result<BodyType> {
     let given = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
     let wrong = || Status::unsupported_media_type(codecs.object_types(messages));
     // Go's parser rejects the whole header if a parameter has no name.
@@ -94,27 +108,25 @@ impl From<Value> for Document {
 }
 
 /// Decodes a document of any kind. The error is the decoder's message.
-pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Document, String> {
+pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Document, ParseError> {
     match body_type {
         BodyType::Json => {
-            let (value, notes) = json::decode_with_duplicates(bytes)
-                .map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))?;
+            let (value, notes) = json::decode_with_duplicates(bytes).map_err(ParseError::Json)?;
             let duplicates = notes.duplicates.iter().map(|d| format!("duplicate field {}", quote(d)));
             Ok(Document {
                 value,
                 duplicates: duplicates.collect(),
             })
         }
-        BodyType::Yaml => parse_yaml(bytes),
-        BodyType::Cbor => cbor::decode(bytes).map(Document::from),
+        BodyType::Yaml => Ok(parse_yaml(bytes)?),
+        BodyType::Cbor => Ok(Document::from(cbor::decode(bytes)?)),
         BodyType::Protobuf => {
             let unknown = protobuf::open(bytes)?;
             let (api_version, kind) = (&*unknown.api_version, &*unknown.kind);
             let value = match api::protobuf::definition(api_version, kind) {
                 Some(def) => {
                     let mut budget = DecodeBudget::of_body(bytes.len());
-                    api::protobuf::decode_with_budget(def, api_version, kind, unknown.raw, &mut budget)
-                        .map_err(|e| e.0)?
+                    api::protobuf::decode_with_budget(def, api_version, kind, unknown.raw, &mut budget)?
                 }
                 None => type_meta(&unknown),
             };
@@ -124,7 +136,7 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
 }
 
 /// Decodes the body of a delete: `DeleteOptions` of any group, also without an explicit kind.
-pub(crate) fn parse_delete_options(bytes: &[u8], body_type: BodyType) -> std::result::Result<Document, String> {
+pub(crate) fn parse_delete_options(bytes: &[u8], body_type: BodyType) -> std::result::Result<Document, ParseError> {
     if body_type != BodyType::Protobuf {
         return parse(bytes, body_type);
     }
@@ -134,7 +146,7 @@ pub(crate) fn parse_delete_options(bytes: &[u8], body_type: BodyType) -> std::re
     }
     let def = api::by_gvk("", "v1", "DeleteOptions").expect("the schema table has the options");
     let mut budget = DecodeBudget::of_body(bytes.len());
-    let value = api::protobuf::decode_message_within(def, unknown.raw, &mut budget).map_err(|e| e.0)?;
+    let value = api::protobuf::decode_message_within(def, unknown.raw, &mut budget)?;
     Ok(Document::from(value))
 }
 
@@ -147,7 +159,7 @@ fn type_meta(unknown: &protobuf::Unknown<'_>) -> Value {
 
 /// Decodes YAML (of which JSON is a subset). Duplicates have the form `line 4: key "x" already set in map`; the error
 /// is the decoder's message.
-pub(crate) fn parse_yaml(bytes: &[u8]) -> std::result::Result<Document, String> {
+pub(crate) fn parse_yaml(bytes: &[u8]) -> std::result::Result<Document, yaml::Error> {
     let (value, duplicates) = yaml::decode_with_duplicates(bytes)?;
     Ok(Document { value, duplicates })
 }
@@ -178,7 +190,7 @@ pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionK
     };
     if body_type == BodyType::Protobuf {
         // Check the kind in the envelope first: it determines how to decode the message.
-        let unknown = protobuf::open(bytes).map_err(|e| unrecognized(&e))?;
+        let unknown = protobuf::open(bytes).map_err(|e| unrecognized(&e.to_string()))?;
         check(&mut type_meta(&unknown))?;
         let api_version = expected.api_version();
         let def = api::protobuf::definition(&api_version, &expected.kind)
@@ -188,7 +200,7 @@ pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionK
             .map_err(|e| cannot_be_handled(expected, expected, &e.0))?;
         return Ok(Document::from(value));
     }
-    let mut document = parse(bytes, body_type).map_err(|e| unrecognized(&e))?;
+    let mut document = parse(bytes, body_type).map_err(|e| unrecognized(&e.to_string()))?;
     check(&mut document.value)?;
     Ok(document)
 }

@@ -33,13 +33,13 @@ pub(crate) struct Call {
     /// Fires when the resource is replaced (a custom resource whose definition changes): its watches end.
     pub retired: Option<Signal>,
     /// Owns the tasks of upgraded connections; `None` if watches are not upgraded.
-    pub upgrades: Option<TaskGroup>,
+    pub(crate) upgrades: Option<TaskGroup>,
     /// Counts the results of mutations that completed after their client stopped waiting.
     pub late: Option<LateResults>,
 }
 
 impl Call {
-    pub fn new(parts: http::request::Parts, route: Route, authorized: &Authorized, timeout: Duration) -> Self {
+    pub(crate) fn new(parts: http::request::Parts, route: Route, authorized: &Authorized, timeout: Duration) -> Self {
         let context = RequestContext::of(&parts);
         let cx = Context {
             user: authorized.user().clone(),
@@ -74,30 +74,30 @@ impl Call {
         }
     }
 
-    pub fn resource(&self) -> &Arc<Resource> {
+    pub(crate) fn resource(&self) -> &Arc<Resource> {
         &self.route.served.0
     }
 
-    pub fn store(&self) -> &Arc<Store> {
+    pub(crate) fn store(&self) -> &Arc<Store> {
         &self.route.served.1
     }
 
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.route.name
     }
 
-    pub fn subresource(&self) -> &str {
+    pub(crate) fn subresource(&self) -> &str {
         self.route.subresource().map_or("", |s| s.name)
     }
 
     /// The kind of the endpoint's request and response bodies.
-    pub fn kind(&self) -> GroupVersionKind {
+    pub(crate) fn kind(&self) -> GroupVersionKind {
         self.route
             .subresource()
             .map_or_else(|| self.resource().gvk(), |s| s.kind.clone())
     }
 
-    pub fn negotiate(&self, offer: Offer) -> Result<Negotiated> {
+    pub(crate) fn negotiate(&self, offer: Offer) -> Result<Negotiated> {
         let offer = match offer {
             Offer::Objects if self.definition().is_none() => Offer::CustomObjects,
             Offer::Events if self.definition().is_none() => Offer::CustomEvents,
@@ -107,7 +107,7 @@ impl Call {
     }
 
     /// The built-in type of the endpoint's objects; `None` for custom kinds.
-    pub fn definition(&self) -> Option<&'static TypeDef> {
+    pub(crate) fn definition(&self) -> Option<&'static TypeDef> {
         match self.route.subresource().map(|s| &s.kind) {
             Some(kind) if *kind != self.resource().gvk() => {
                 crate::api::protobuf::definition(&kind.api_version(), &kind.kind)
@@ -117,7 +117,7 @@ impl Call {
     }
 
     /// The representations offered: reviews, and subresources whose handler has no columns, have no table.
-    pub fn offer(&self) -> Offer {
+    pub(crate) fn offer(&self) -> Offer {
         let sub = self.route.subresource().map(|s| &s.behaviour);
         let answered = matches!(self.resource().backing, Backing::CreateOnly(_));
         match sub {
@@ -128,7 +128,7 @@ impl Call {
     }
 
     /// The resource as responses print it: a custom subresource brings its own columns.
-    pub fn shown(&self) -> Arc<Resource> {
+    pub(crate) fn shown(&self) -> Arc<Resource> {
         let resource = self.resource();
         let columns = match self.route.subresource().map(|s| &s.behaviour) {
             Some(SubresourceBehaviour::Custom(handler)) => handler.columns(),
@@ -146,7 +146,7 @@ impl Call {
     }
 
     /// Checks that the name in the path is a valid storage key.
-    pub fn check_name(&self) -> Result<()> {
+    pub(crate) fn check_name(&self) -> Result<()> {
         let name = self.name();
         if name.is_empty() {
             return Err(Status::bad_request("name must be provided"));
@@ -155,7 +155,7 @@ impl Call {
     }
 
     /// Checks the namespace of the body against that of the request, and sets it if missing.
-    pub fn check_namespace(&self, object: &mut Value) -> Result<()> {
+    pub(crate) fn check_namespace(&self, object: &mut Value) -> Result<()> {
         let wanted = self.route.namespace.as_str();
         // Cluster-scoped: a namespace in the body is dropped.
         if wanted.is_empty() {
@@ -175,7 +175,7 @@ impl Call {
     }
 
     /// Checks the name in the body against that in the path.
-    pub fn check_body_name(&self, object: &Value) -> Result<()> {
+    pub(crate) fn check_body_name(&self, object: &Value) -> Result<()> {
         match object.name() {
             "" => Err(Status::bad_request(format!(
                 "the name of the object ({} based on URL) was undeterminable: name must be provided",

@@ -14,7 +14,12 @@ use crate::request::{Authorized, Request, RequestContext, RequestInfo, Response}
 
 impl ApiGroupVersion {
     /// Serves a request for the custom resource `served`, to which its RequestInfo must refer.
-    pub async fn serve_custom(&self, served: &ServedResource, req: Request, authorized: &Authorized) -> Response {
+    pub(crate) async fn serve_custom(
+        &self,
+        served: &ServedResource,
+        req: Request,
+        authorized: &Authorized,
+    ) -> Response {
         let (parts, body) = req.into_parts();
         let context = RequestContext::of(&parts);
         let found = match &context.info {

@@ -3,12 +3,12 @@
 //! [`AggregatedDiscovery`] combines the contributions of several servers; [`resources`] and [`versions`] build the
 //! documents of one server. [`Route`] serves a document.
 
-pub mod aggregated;
-pub mod resources;
-pub mod versions;
+pub(crate) mod aggregated;
+pub(crate) mod resources;
+pub(crate) mod versions;
 
-pub use aggregated::AggregatedDiscovery;
-pub use versions::{api_group, api_group_list, compare_versions, group_entry};
+pub(crate) use aggregated::AggregatedDiscovery;
+pub(crate) use versions::{api_group, api_group_list, compare_versions, group_entry};
 
 use super::group_version::no_route;
 use super::negotiate::{Codecs, Offer, negotiate, router_check};
@@ -24,7 +24,7 @@ use http::{HeaderMap, Method};
 use std::sync::Arc;
 
 /// Serves GET of exactly `root`, in a media type known to the router. Paths below it are routed elsewhere.
-pub struct Route {
+pub(crate) struct Route {
     /// The path without a trailing slash: `/api` or `/apis/<group>`.
     pub root: String,
     /// Serves the document.
@@ -33,7 +33,7 @@ pub struct Route {
 
 impl Route {
     /// A route for a fixed document.
-    pub fn of(root: &str, document: Value) -> Self {
+    pub(crate) fn of(root: &str, document: Value) -> Self {
         Self {
             root: root.to_owned(),
             handler: Arc::new(FnHandler(move |req: &Request| {
@@ -64,7 +64,7 @@ impl UnprotectedHandler for Route {
 }
 
 /// Encodes a discovery document in a media type the client accepts.
-pub fn plain(document: &Value, headers: &HeaderMap, query: &Query) -> Response {
+pub(crate) fn plain(document: &Value, headers: &HeaderMap, query: &Query) -> Response {
     match negotiate(headers, query, Offer::Plain) {
         Ok(n) => respond::value(200, document, n, headers),
         Err(s) => respond::status(&s, headers, query),

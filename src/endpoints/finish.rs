@@ -6,7 +6,7 @@ use super::offload;
 use crate::apimachinery::status::{Result, Status};
 use crate::tasks::compute;
 use crate::telemetry::requests::LateResults;
-use crate::telemetry::spans;
+use crate::telemetry::{request_parts, spans};
 use futures_util::FutureExt as _;
 use std::future::Future;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Drop for Waiting {
 ///
 /// # Cancel safety
 /// Cancel safe: the work continues.
-pub async fn finish<T: Send + 'static>(
+pub(crate) async fn finish<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
     late: Option<LateResults>,
 ) -> Result<T> {
@@ -50,7 +50,7 @@ pub async fn finish<T: Send + 'static>(
 ///
 /// # Cancel safety
 /// Cancel safe: the work continues.
-pub async fn to_the_end<T: Send + 'static>(
+pub(crate) async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
     late: Option<LateResults>,
 ) -> Result<T> {
@@ -64,7 +64,7 @@ pub async fn to_the_end<T: Send + 'static>(
         outcome
     };
     // Boxed because tokio's task code is instantiated per future type and scheduler; one type keeps the binary small.
-    let mut work = spans::carried(work.boxed());
+    let mut work = request_parts::carried(spans::carried(work.boxed()));
     // Requests decoded on the compute pool continue there.
     if let Some(current) = compute::current() {
         match current.continue_with(work) {

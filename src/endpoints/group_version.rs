@@ -25,7 +25,7 @@ use std::time::Duration;
 ///
 /// Requires `info` in the request's [`RequestContext`]; uses `warnings` and `ending` if present.
 #[derive(Clone)]
-pub struct ApiGroupVersion {
+pub(crate) struct ApiGroupVersion {
     /// The group version served.
     pub gv: GroupVersion,
     /// The resources with their stores.
@@ -41,12 +41,12 @@ pub struct ApiGroupVersion {
     /// Fires when the resources are replaced, so that watches end. `None` if that does not happen.
     pub retired: Option<Signal>,
     /// Owns the tasks of watches over WebSocket. `None` leaves them at HTTP.
-    pub upgrades: Option<TaskGroup>,
+    pub(crate) upgrades: Option<TaskGroup>,
 }
 
 impl ApiGroupVersion {
     /// A group version with upstream's default timeout of 30 minutes, without authorizer and telemetry.
-    pub fn new(gv: GroupVersion, resources: Vec<(Arc<Resource>, Arc<Store>)>) -> Self {
+    pub(crate) fn new(gv: GroupVersion, resources: Vec<(Arc<Resource>, Arc<Store>)>) -> Self {
         Self {
             gv,
             resources,
@@ -60,18 +60,18 @@ impl ApiGroupVersion {
     }
 
     /// Sets the authorizer for creates by update or apply.
-    pub fn with_authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
+    pub(crate) fn with_authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
         self.authorizer = Some(authorizer);
         self
     }
 
     /// The root path, such as `/apis/apps/v1`.
-    pub fn root(&self) -> String {
+    pub(crate) fn root(&self) -> String {
         self.gv.path()
     }
 
     /// The resources without their stores.
-    pub fn rows(&self) -> impl Iterator<Item = &Arc<Resource>> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.resources.iter().map(|(r, _)| r)
     }
 

@@ -3,7 +3,7 @@
 use super::discovery::resources::Described;
 use super::discovery::{AggregatedDiscovery, Route, aggregated, resources, versions};
 use super::group_version::ApiGroupVersion;
-use super::openapi::{OpenApiV2, OpenApiV3, core_documents, group_version_document, v3};
+use super::openapi::{OpenApiV2, OpenApiV3, core_documents, v3, write_group_version};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::registry::resource::Resource;
 use crate::server::container::WebService;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The documents that installed group versions are published in.
 #[derive(Clone)]
-pub struct PublishedDocuments {
+pub(crate) struct PublishedDocuments {
     /// The aggregated form of `/apis`.
     pub apis: Arc<AggregatedDiscovery>,
     /// The aggregated form of `/api`, which contains only the core group.
@@ -28,7 +28,7 @@ pub struct PublishedDocuments {
 
 impl PublishedDocuments {
     /// Empty documents.
-    pub fn new(server_address: String) -> Self {
+    pub(crate) fn new(server_address: String) -> Self {
         Self {
             apis: Arc::new(AggregatedDiscovery::new()),
             api: Arc::new(AggregatedDiscovery::new()),
@@ -42,7 +42,7 @@ impl PublishedDocuments {
 /// Mounts group versions in the server's container and publishes their group document and their parts of discovery
 /// and OpenAPI. `priorities` determines their position among other groups. All versions of a group must be passed in
 /// one call, the preferred one first.
-pub fn install(
+pub(crate) fn install(
     server: &GenericServer,
     groups: Vec<ApiGroupVersion>,
     source: aggregated::Source,
@@ -82,7 +82,7 @@ pub fn install(
         let of = gv.clone();
         published
             .openapi
-            .set(&v3::key(&gv), Arc::new(move || group_version_document(&of, &rows)));
+            .set(&v3::key(&gv), Arc::new(move |to| write_group_version(&of, &rows, to)));
         server.container().replace(WebService {
             root: group.root(),
             handler: Arc::new(group),

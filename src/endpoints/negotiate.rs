@@ -11,27 +11,27 @@ use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
 
 /// The media types upstream serves objects in, in upstream's order.
-pub const OBJECT_TYPES: [&str; 3] = [
+pub(crate) const OBJECT_TYPES: [&str; 3] = [
     "application/json",
     "application/yaml",
     "application/vnd.kubernetes.protobuf",
 ];
 /// The media types upstream serves watches in.
-pub const STREAM_TYPES: [&str; 2] = [
+pub(crate) const STREAM_TYPES: [&str; 2] = [
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
 /// The optional encodings that are enabled besides JSON, YAML and protobuf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Codecs {
+pub(crate) struct Codecs {
     /// The feature gate `CBORServingAndStorage`.
     pub cbor: bool,
 }
 
 impl Codecs {
     /// The media types of objects. `messages` is false for kinds without a protobuf encoding.
-    pub const fn object_types(self, messages: bool) -> &'static [&'static str] {
+    pub(crate) const fn object_types(self, messages: bool) -> &'static [&'static str] {
         const CBOR: [&str; 4] = [OBJECT_TYPES[0], OBJECT_TYPES[1], OBJECT_TYPES[2], cbor::CONTENT_TYPE];
         const CUSTOM: [&str; 2] = [OBJECT_TYPES[0], OBJECT_TYPES[1]];
         const CUSTOM_CBOR: [&str; 3] = [OBJECT_TYPES[0], OBJECT_TYPES[1], cbor::CONTENT_TYPE];
@@ -44,7 +44,7 @@ impl Codecs {
     }
 
     /// The media types of watches.
-    pub const fn stream_types(self) -> &'static [&'static str] {
+    pub(crate) const fn stream_types(self) -> &'static [&'static str] {
         const CBOR: [&str; 3] = [STREAM_TYPES[0], STREAM_TYPES[1], "application/cbor;stream=watch"];
         if self.cbor { &CBOR } else { &STREAM_TYPES }
     }
@@ -56,7 +56,7 @@ impl Codecs {
 
 /// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Media {
+pub(crate) enum Media {
     /// `application/json`
     Json,
     /// `application/yaml`
@@ -69,7 +69,7 @@ pub enum Media {
 
 /// The transformation of an object before encoding. The text is the `meta.k8s.io` version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transform {
+pub(crate) enum Transform {
     /// No transformation.
     None,
     /// `as=Table`
@@ -82,7 +82,7 @@ pub enum Transform {
 
 /// The representations an endpoint supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
+pub(crate) enum Offer {
     /// Objects, tables and partial metadata.
     Objects,
     /// The same as [`Objects`](Self::Objects), as a stream of watch events.
@@ -100,7 +100,7 @@ pub enum Offer {
 
 /// The result of content negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Negotiated {
+pub(crate) struct Negotiated {
     /// The encoding.
     pub media: Media,
     /// The transformation.
@@ -111,14 +111,14 @@ pub struct Negotiated {
 
 impl Negotiated {
     /// True for untransformed compact JSON, the stored form of objects.
-    pub fn is_plain(self) -> bool {
+    pub(crate) fn is_plain(self) -> bool {
         self.media == Media::Json && !self.pretty && self.transform == Transform::None
     }
 }
 
 impl Media {
     /// The value of `Content-Type`.
-    pub const fn content_type(self) -> &'static str {
+    pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
@@ -128,12 +128,12 @@ impl Media {
     }
 
     /// True if the encoding delimits the events of a stream.
-    pub const fn streams(self) -> bool {
+    pub(crate) const fn streams(self) -> bool {
         !matches!(self, Self::Yaml)
     }
 
     /// The `Content-Type` of a watch. JSON uses that of a single object.
-    pub const fn stream_type(self) -> &'static str {
+    pub(crate) const fn stream_type(self) -> &'static str {
         match self {
             Self::Protobuf => protobuf::STREAM_TYPE,
             Self::Cbor => cbor::STREAM_TYPE,
@@ -179,7 +179,7 @@ impl<'a> Clause<'a> {
 }
 
 /// The first `Accept` line; like upstream, further lines are ignored.
-pub fn accept_line(headers: &HeaderMap) -> &str {
+pub(crate) fn accept_line(headers: &HeaderMap) -> &str {
     headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("")
 }
 
@@ -225,7 +225,7 @@ pub fn clauses(line: &str) -> Vec<Clause<'_>> {
 ///
 /// # Errors
 /// 406 with the list of served types.
-pub fn router_check(headers: &HeaderMap, lists: bool, codecs: Codecs) -> Result<()> {
+pub(crate) fn router_check(headers: &HeaderMap, lists: bool, codecs: Codecs) -> Result<()> {
     let line = accept_line(headers);
     let known = |t: &str| t == "*/*" || codecs.object_types(true).contains(&t);
     if line.is_empty()
@@ -250,7 +250,7 @@ pub fn router_check(headers: &HeaderMap, lists: bool, codecs: Codecs) -> Result<
 ///
 /// # Errors
 /// 406 with the list of served types.
-pub fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
+pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
     negotiate_with(Codecs::default(), headers, query, offer)
 }
 
@@ -258,7 +258,7 @@ pub fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Neg
 ///
 /// # Errors
 /// 406 with the list of served types.
-pub fn negotiate_with(codecs: Codecs, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
+pub(crate) fn negotiate_with(codecs: Codecs, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
     let line = accept_line(headers);
     for clause in clauses(line) {
         for media in [Media::Json, Media::Yaml, Media::Protobuf, Media::Cbor] {
@@ -319,7 +319,7 @@ fn transform(clause: &Clause<'_>, media: Media, offer: Offer) -> Option<Transfor
 }
 
 /// Pretty printing: the query parameter decides, then the User-Agent, then the clause.
-pub fn is_pretty(headers: &HeaderMap, query: &Query, asked: bool) -> bool {
+pub(crate) fn is_pretty(headers: &HeaderMap, query: &Query, asked: bool) -> bool {
     match query.get("pretty") {
         Some("") | None => {}
         Some(v) => return matches!(v, "1" | "t" | "T" | "TRUE" | "true" | "True"),

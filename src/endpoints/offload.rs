@@ -15,7 +15,6 @@ use crate::registry::resource::Backing;
 use crate::request::Body;
 use crate::request::body::CollectError;
 use crate::tasks::compute::{self, Error, Reservation};
-use bytes::Bytes;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use std::future::Future;
@@ -114,53 +113,73 @@ fn live_size(call: &Call) -> usize {
     call.store().storage().peek_size(&key)
 }
 
-/// A received body. The pool joins its chunks: copying megabytes would hold a reactor for milliseconds.
+/// A received body. The pool joins its pieces: copying megabytes would hold a reactor for milliseconds.
 enum Received {
     Whole(Body),
-    Chunks(Chunks),
+    Pieces(Pieces),
 }
 
+/// The bytes received so far. Frames are copied as they arrive, so that memory follows the bytes and not the number of
+/// frames, nor the size of the buffers that they were read into.
 #[derive(Default)]
-struct Chunks {
-    /// In order of arrival. Small chunks are joined, because a chunk keeps the whole buffer alive that it was read
-    /// into.
-    chunks: Vec<Bytes>,
-    small: Vec<u8>,
+struct Pieces {
+    /// In order of arrival; only the last has spare capacity.
+    pieces: Vec<Vec<u8>>,
     length: usize,
+    /// The `Content-Length`, if any.
+    announced: Option<usize>,
 }
 
-impl Chunks {
-    /// Chunks below this size, in bytes, are copied, so that memory follows the bytes received and not the number of
-    /// frames.
-    const SMALL: usize = 4 << 10;
-    /// Small chunks are joined to about this size, in bytes.
-    const JOINED: usize = 16 << 10;
+impl Pieces {
+    /// Capacity of the first piece, in bytes. An announced length is believed once as much has arrived.
+    const FIRST: usize = 16 << 10;
+    /// Largest capacity of a piece of a body whose length is not known, in bytes.
+    const LARGEST: usize = 256 << 10;
 
-    fn push(&mut self, chunk: Bytes) {
-        self.length += chunk.len();
-        if chunk.len() < Self::SMALL {
-            self.small.extend_from_slice(&chunk);
-            if self.small.len() < Self::JOINED {
-                return;
-            }
-            self.flush();
-        } else {
-            self.flush();
-            self.chunks.push(chunk);
+    fn new(announced: Option<usize>) -> Self {
+        Self {
+            announced,
+            ..Self::default()
         }
     }
 
-    fn flush(&mut self) {
-        if !self.small.is_empty() {
-            self.chunks.push(std::mem::take(&mut self.small).into());
+    fn push(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            let piece = match self.pieces.last_mut() {
+                Some(last) if last.len() < last.capacity() => last,
+                _ => self.add_piece(),
+            };
+            let spare = piece.capacity() - piece.len();
+            let (now, later) = data.split_at(spare.min(data.len()));
+            piece.extend_from_slice(now);
+            self.length += now.len();
+            data = later;
         }
+    }
+
+    fn add_piece(&mut self) -> &mut Vec<u8> {
+        let capacity = match (self.announced, self.length) {
+            (Some(n), 0) => n.clamp(1, Self::FIRST),
+            (None, 0) => Self::FIRST,
+            (Some(n), length) if n > length => n,
+            (_, length) => length.clamp(Self::FIRST, Self::LARGEST),
+        };
+        let mut piece = Vec::with_capacity(capacity);
+        if capacity > self.length {
+            // Room for the whole body: what has arrived, at most a first piece, moves there.
+            self.pieces.drain(..).for_each(|first| piece.extend_from_slice(&first));
+        }
+        self.pieces.push(piece);
+        self.pieces.last_mut().expect("a piece was pushed")
     }
 
     fn join(mut self) -> Vec<u8> {
-        self.flush();
+        if self.pieces.len() == 1 {
+            return self.pieces.swap_remove(0);
+        }
         let mut whole = Vec::with_capacity(self.length);
-        // Each chunk is freed as soon as it is copied.
-        self.chunks.drain(..).for_each(|chunk| whole.extend_from_slice(&chunk));
+        // Each piece is freed as soon as it is copied.
+        self.pieces.drain(..).for_each(|piece| whole.extend_from_slice(&piece));
         whole
     }
 }
@@ -169,14 +188,14 @@ impl Received {
     fn len(&self) -> usize {
         match self {
             Self::Whole(body) => body.as_full().map_or(0, <[u8]>::len),
-            Self::Chunks(chunks) => chunks.length,
+            Self::Pieces(pieces) => pieces.length,
         }
     }
 
     fn into_body(self) -> Body {
         match self {
             Self::Whole(body) => body,
-            Self::Chunks(chunks) => Body::full(chunks.join()),
+            Self::Pieces(pieces) => Body::full(pieces.join()),
         }
     }
 }
@@ -193,7 +212,7 @@ async fn receive(mut body: Body, mut reservation: Reservation) -> Result<(Receiv
     if announced.is_some_and(|n| n > body::LIMIT) {
         return Ok((failed(CollectError::TooLarge(body::LIMIT)), reservation));
     }
-    let mut received = Chunks::default();
+    let mut received = Pieces::new(announced);
     while let Some(frame) = body.frame().await {
         let data = match frame {
             Ok(frame) => match frame.into_data() {
@@ -206,96 +225,10 @@ async fn receive(mut body: Body, mut reservation: Reservation) -> Result<(Receiv
             return Ok((failed(CollectError::TooLarge(body::LIMIT)), reservation));
         }
         reservation.grow(data.len()).map_err(offload_error_status)?;
-        received.push(data);
+        received.push(&data);
     }
-    Ok((Received::Chunks(received), reservation))
+    Ok((Received::Pieces(received), reservation))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tasks::compute::{ComputePool, Config};
-    use crate::telemetry::Telemetry;
-    use futures_util::stream;
-    use http_body::Frame;
-    use http_body_util::StreamBody;
-
-    fn chunks(sizes: &[usize]) -> Body {
-        let frames: Vec<_> = sizes
-            .iter()
-            .map(|n| Ok::<_, std::io::Error>(Frame::data(Bytes::from(vec![b'x'; *n]))))
-            .collect();
-        Body::stream(StreamBody::new(stream::iter(frames)))
-    }
-
-    fn pool(body_bytes_per_flow: usize) -> (ComputePool, Telemetry) {
-        let telemetry = Telemetry::new();
-        let config = Config {
-            body_bytes_per_flow,
-            ..Config::default()
-        };
-        (
-            ComputePool::start(config, telemetry.compute.clone()).unwrap(),
-            telemetry,
-        )
-    }
-
-    #[tokio::test]
-    async fn chunked_bodies_are_received_completely() {
-        let (pool, _) = pool(1 << 20);
-        let (body, _reservation) = receive(chunks(&[10_000, 1, 20_000]), pool.reservation(pool.flow("a")))
-            .await
-            .unwrap();
-        assert_eq!(body.into_body().as_full().map(<[u8]>::len), Some(30_001));
-    }
-
-    #[tokio::test]
-    async fn small_bodies_with_a_length_are_received() {
-        use http_body_util::{BodyExt as _, Full};
-        let announced = Full::new(Bytes::from_static(b"{}")).map_err(|e| -> std::io::Error { match e {} });
-        let (pool, _) = pool(1 << 20);
-        let (body, _reservation) = receive(Body::stream(announced), pool.reservation(pool.flow("a")))
-            .await
-            .unwrap();
-        assert_eq!(body.into_body().as_full().map(<[u8]>::len), Some(2));
-    }
-
-    #[tokio::test]
-    async fn chunks_are_joined_in_order() {
-        let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
-        let sizes = [1, 5_000, 2, 3, 20_000, 4_095, 4_096, 4_000, 4_000, 4_000, 4_000, 4_000];
-        let mut chunks = Chunks::default();
-        let mut at = 0;
-        for size in sizes {
-            chunks.push(Bytes::copy_from_slice(&bytes[at..at + size]));
-            at += size;
-        }
-        assert_eq!(chunks.join(), &bytes[..at]);
-    }
-
-    #[tokio::test]
-    async fn oversized_bodies_fail_on_read() {
-        let (pool, _) = pool(16 << 20);
-        let (body, _reservation) = receive(chunks(&[body::LIMIT, 1]), pool.reservation(pool.flow("a")))
-            .await
-            .unwrap();
-        assert_eq!(body::read(body.into_body()).await.unwrap_err().code, 413);
-    }
-
-    #[tokio::test]
-    async fn bodies_of_one_caller_share_a_limit() {
-        let (pool, telemetry) = pool(50_000);
-        let reservation = |user| pool.reservation(pool.flow(user));
-        let first = receive(chunks(&[40_000]), reservation("a")).await.unwrap();
-        let refused = receive(chunks(&[40_000]), reservation("a")).await.err().unwrap();
-        assert_eq!((refused.code, refused.retry_after()), (429, 1));
-        assert!(
-            receive(chunks(&[40_000]), reservation("b")).await.is_ok(),
-            "another caller has its own limit"
-        );
-        drop(first);
-        assert!(receive(chunks(&[40_000]), reservation("a")).await.is_ok());
-        let text = String::from_utf8(telemetry.text()).unwrap();
-        assert!(text.contains("torana_request_body_bytes 0\n"), "all memory is released");
-    }
-}
+mod tests;

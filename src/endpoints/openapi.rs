@@ -4,14 +4,14 @@
 //! and [`OpenApiV2`] serve the documents, which are built on first use and kept compressed. Schemas come from
 //! `api::openapi`.
 
-pub mod cached;
-pub mod core_documents;
+pub(crate) mod cached;
+pub(crate) mod core_documents;
 mod described;
-pub mod gnostic;
-pub mod operations;
-pub mod paths;
-pub mod v2;
-pub mod v3;
+pub(crate) mod gnostic;
+pub(crate) mod operations;
+pub(crate) mod paths;
+pub(crate) mod v2;
+pub(crate) mod v3;
 
-pub use v2::OpenApiV2;
-pub use v3::{OpenApiV3, group_version_document};
+pub(crate) use v2::OpenApiV2;
+pub(crate) use v3::{OpenApiV3, write_group_version};

@@ -2,16 +2,16 @@
 //!
 //! [`Query`] is the parsed query string; each submodule builds the options of a verb from it.
 
-pub mod connect;
-pub mod delete;
-pub mod list;
-pub mod query;
-pub mod write;
+pub(crate) mod connect;
+pub(crate) mod delete;
+pub(crate) mod list;
+pub(crate) mod query;
+pub(crate) mod write;
 
-pub use delete::DeleteQuery;
-pub use list::ListQuery;
-pub use query::Query;
-pub use write::{FieldValidation, WriteQuery};
+pub(crate) use delete::DeleteQuery;
+pub(crate) use list::ListQuery;
+pub(crate) use query::Query;
+pub(crate) use write::{FieldValidation, WriteQuery};
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::status::{Result, Status};

@@ -2,13 +2,13 @@
 //!
 //! Start at [`object`] and [`status`]; lists are in [`list`], watch events in `verbs::watch`.
 
-pub mod chunks;
-pub mod encoded;
-pub mod gzip;
-pub mod list;
-pub mod partial;
-pub mod stored;
-pub mod table;
+pub(crate) mod chunks;
+pub(crate) mod encoded;
+pub(crate) mod gzip;
+pub(crate) mod list;
+pub(crate) mod partial;
+pub(crate) mod stored;
+pub(crate) mod table;
 
 use super::negotiate::{Codecs, Media, Negotiated, Offer, Transform, negotiate_with};
 use super::options::Query;
@@ -21,6 +21,7 @@ use crate::registry::{Resource, ResultObject};
 use crate::request::{Body, Response};
 use crate::storage::Budget;
 use crate::tasks::compute;
+use crate::telemetry::request_parts::{self, Part};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use stored::Rows;
 
 /// A response of the given media type.
-pub fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
+pub(crate) fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response
@@ -41,7 +42,7 @@ pub fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Re
 ///
 /// # Errors
 /// 406 for protobuf if the kind has no protobuf message.
-pub fn encode(value: &Value, media: Media, pretty: bool) -> Result<Vec<u8>> {
+pub(crate) fn encode(value: &Value, media: Media, pretty: bool) -> Result<Vec<u8>> {
     Ok(match (media, pretty) {
         (Media::Json, true) => json::to_vec_pretty(value),
         (Media::Json, false) => {
@@ -62,7 +63,7 @@ pub fn encode(value: &Value, media: Media, pretty: bool) -> Result<Vec<u8>> {
 }
 
 /// Responds with an untransformed tree: discovery documents, Statuses and reviews.
-pub fn value(code: u16, value: &Value, negotiated: Negotiated, headers: &HeaderMap) -> Response {
+pub(crate) fn value(code: u16, value: &Value, negotiated: Negotiated, headers: &HeaderMap) -> Response {
     match encode(value, negotiated.media, negotiated.pretty) {
         Ok(body) => gzip::maybe(bytes(code, negotiated.media.content_type(), Body::full(body)), headers),
         Err(s) => status(&s, headers, &Query::default()),
@@ -70,12 +71,12 @@ pub fn value(code: u16, value: &Value, negotiated: Negotiated, headers: &HeaderM
 }
 
 /// Responds with a Status in a media type the client accepts, or in indented JSON if it accepts none.
-pub fn status(status: &Status, headers: &HeaderMap, query: &Query) -> Response {
+pub(crate) fn status(status: &Status, headers: &HeaderMap, query: &Query) -> Response {
     status_with(Codecs::default(), status, headers, query)
 }
 
 /// [`status`] with optional encodings.
-pub fn status_with(codecs: Codecs, status: &Status, headers: &HeaderMap, query: &Query) -> Response {
+pub(crate) fn status_with(codecs: Codecs, status: &Status, headers: &HeaderMap, query: &Query) -> Response {
     let body = status.to_value();
     let encoded = negotiate_with(codecs, headers, query, Offer::Plain)
         .and_then(|n| Ok((n.media, encode(&body, n.media, n.pretty)?)));
@@ -99,7 +100,7 @@ pub fn status_with(codecs: Codecs, status: &Status, headers: &HeaderMap, query: 
 ///
 /// # Errors
 /// 406 for a list representation; 400 for invalid table options.
-pub fn object(
+pub(crate) fn object(
     code: u16,
     written: &ResultObject,
     resource: &Resource,
@@ -115,6 +116,7 @@ pub fn object(
         ResultObject::Tree(object) if ObjectView::kind(object) == "Status" => Transform::None,
         _ => negotiated.transform,
     };
+    let _timing = request_parts::timing(part_of(transform));
     let body = match transform {
         // The stored bytes are the response body.
         Transform::None if plain => chunks::line(written_bytes(written)),
@@ -174,6 +176,14 @@ pub fn object(
         }
     };
     Ok(gzip::maybe(bytes(code, media, body), headers))
+}
+
+/// What a response's time counts as.
+fn part_of(transform: Transform) -> Part {
+    match transform {
+        Transform::None => Part::Serialize,
+        _ => Part::Transform,
+    }
 }
 
 /// A body built for this response. Large ones are charged to the caller's memory until they are sent.

@@ -58,7 +58,7 @@ pub(crate) enum NoRoute {
 }
 
 impl Route {
-    pub fn subresource(&self) -> Option<&Subresource> {
+    pub(crate) fn subresource(&self) -> Option<&Subresource> {
         match self.target {
             Target::Subresource(i) => self.served.0.subresources.get(i),
             _ => None,

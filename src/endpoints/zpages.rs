@@ -93,7 +93,7 @@ fn header(endpoint: &str) -> String {
 }
 
 /// The `/flagz` page: all flags with their values.
-pub fn flagz(mut flags: Vec<(String, String)>) -> DynHandler {
+pub(crate) fn flagz(mut flags: Vec<(String, String)>) -> DynHandler {
     flags.sort();
     let flags = Arc::new(flags);
     let shown = flags.clone();
@@ -111,7 +111,11 @@ pub fn flagz(mut flags: Vec<(String, String)>) -> DynHandler {
 }
 
 /// The `/statusz` page: start time, version and paths.
-pub fn statusz(started: String, since: Instant, paths: impl Fn() -> Vec<String> + Send + Sync + 'static) -> DynHandler {
+pub(crate) fn statusz(
+    started: String,
+    since: Instant,
+    paths: impl Fn() -> Vec<String> + Send + Sync + 'static,
+) -> DynHandler {
     let paths = Arc::new(move || {
         let mut all = paths();
         // Upstream lists only top-level paths, without the API roots.

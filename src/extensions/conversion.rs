@@ -5,16 +5,15 @@
 //! `none` changes only `apiVersion`, `webhook` asks a webhook with ConversionReviews, whose contents `review` makes and
 //! checks, and `declarative` follows rules in an annotation of the definition.
 
-pub mod declarative;
+pub(crate) mod declarative;
 mod none;
 mod ownership;
-pub mod review;
+pub(crate) mod review;
 mod shape;
 #[cfg(test)]
 mod tests;
 mod webhook;
 
-use super::schema::KindSchema;
 use crate::apimachinery::field::aggregate;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
@@ -23,6 +22,7 @@ use crate::client::webhook::{SharedWebhooks, WebhookConfig, Webhooks};
 use crate::registry::Schema;
 use crate::registry::converting::{Conversion, Converting, ConvertingStorage, KindVersion, KindVersions, NotConverted};
 use crate::registry::resource::SelectableFields;
+use crate::schema::KindSchema;
 use crate::storage::Storage;
 use crate::telemetry::conversion::ConversionMetrics;
 use declarative::Declarative;
@@ -33,14 +33,14 @@ use std::sync::Arc;
 use webhook::{Caller, LIMITS, WebhookConversion};
 
 /// Makes the conversions of definitions.
-pub struct Conversions {
+pub(crate) struct Conversions {
     /// Definitions with the same `clientConfig`, such as those of one operator, share connections and limits.
     webhooks: SharedWebhooks,
     metrics: ConversionMetrics,
 }
 
 /// One version of a definition, compiled.
-pub struct CompiledVersion {
+pub(crate) struct CompiledVersion {
     /// Its name, such as `v1`.
     pub name: String,
     /// Its schema.
@@ -50,7 +50,7 @@ pub struct CompiledVersion {
 }
 
 /// The versions of a definition, with the conversion between them.
-pub struct DefinitionVersions {
+pub(crate) struct DefinitionVersions {
     kind: Arc<KindVersions>,
     /// In the order of `kind.versions`.
     schemas: Vec<Arc<KindSchema>>,
@@ -58,7 +58,7 @@ pub struct DefinitionVersions {
 
 impl DefinitionVersions {
     /// The storage of the `version`th one, on top of the storage of all objects.
-    pub fn storage(&self, inner: Arc<dyn Storage>, version: usize) -> Arc<dyn Storage> {
+    pub(crate) fn storage(&self, inner: Arc<dyn Storage>, version: usize) -> Arc<dyn Storage> {
         Arc::new(ConvertingStorage::new(inner, self.kind.clone(), version))
     }
 
@@ -66,7 +66,7 @@ impl DefinitionVersions {
     ///
     /// # Errors
     /// Those of the conversion.
-    pub async fn convert(&self, object: Value, version: usize) -> Result<Value, NotConverted> {
+    pub(crate) async fn convert(&self, object: Value, version: usize) -> Result<Value, NotConverted> {
         let to = &self.kind.versions[version];
         let converted = match self.kind.conversion.convert(vec![object], to) {
             Converting::Done(converted) => converted?,
@@ -81,14 +81,14 @@ impl DefinitionVersions {
     }
 
     /// The schema of the `version`th one, with field ownership across versions.
-    pub fn schema(self: &Arc<Self>, version: usize) -> Arc<dyn Schema> {
+    pub(crate) fn schema(self: &Arc<Self>, version: usize) -> Arc<dyn Schema> {
         Arc::new(VersionedSchema::new(self.clone(), version))
     }
 }
 
 impl Conversions {
     /// Conversions by these webhooks.
-    pub fn new(webhooks: Webhooks, metrics: ConversionMetrics) -> Self {
+    pub(crate) fn new(webhooks: Webhooks, metrics: ConversionMetrics) -> Self {
         Self {
             webhooks: SharedWebhooks::new(webhooks, LIMITS),
             metrics,
@@ -99,7 +99,7 @@ impl Conversions {
     ///
     /// # Errors
     /// Upstream's text if the webhook's configuration cannot be used; the definition then serves no request.
-    pub fn versions(
+    pub(crate) fn versions(
         &self,
         definition: &Value,
         versions: &[CompiledVersion],

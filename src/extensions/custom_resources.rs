@@ -20,16 +20,17 @@ mod discovery;
 mod establishing;
 mod finalizing;
 mod handler;
+mod published;
 mod scale;
 mod selectable;
 mod storages;
 mod terminating;
 mod version;
 
-pub use definition::{Conditions, Definition, Version};
-pub use finalizing::FINALIZER;
-pub use storages::Storages;
-pub use version::prefix;
+pub(crate) use definition::{Definition, Version};
+pub(crate) use finalizing::FINALIZER;
+pub(crate) use storages::Storages;
+pub(crate) use version::prefix;
 
 use crate::admission::Admission;
 use crate::client::{Informer, InformerHandle};
@@ -39,6 +40,7 @@ use crate::extensions::conversion::Conversions;
 use crate::registry::{CustomKinds, Schema, Store};
 use crate::server::generic::GenericServer;
 use crate::tasks::TaskGroup;
+use crate::tasks::compute::ComputePool;
 use crate::telemetry::Telemetry;
 use catalog::Catalog;
 use conformance::Conformance;
@@ -50,7 +52,7 @@ use std::sync::Arc;
 use version::Builder;
 
 /// What custom resources are served with.
-pub struct Config {
+pub(crate) struct Config {
     /// The store of the definitions.
     pub definitions: Arc<Store>,
     /// Opens and closes the storage of custom resources.
@@ -70,7 +72,7 @@ pub struct Config {
 }
 
 /// The custom resources of all definitions, and their controllers.
-pub struct CustomResources {
+pub(crate) struct CustomResources {
     definitions: Informer<Definition>,
     catalog: Arc<Catalog>,
     discovery: Arc<Discovery>,
@@ -82,7 +84,7 @@ pub struct CustomResources {
 impl CustomResources {
     /// Serves custom resources below `/apis/` of `server`, as far as no built-in group claims the path. The handle runs
     /// the informer of the definitions.
-    pub fn install(server: &GenericServer, config: Config) -> (Self, InformerHandle<Definition>) {
+    pub(crate) fn install(server: &GenericServer, config: Config) -> (Self, InformerHandle<Definition>) {
         let store = config.definitions;
         let (definitions, feed) = Informer::new(store.storage().clone(), Definition::from_entry);
         let builder = Builder::new(
@@ -126,22 +128,23 @@ impl CustomResources {
     }
 
     /// The definitions.
-    pub fn definitions(&self) -> &Informer<Definition> {
+    pub(crate) fn definitions(&self) -> &Informer<Definition> {
         &self.definitions
     }
 
     /// The kinds of the definitions, for admission.
-    pub fn kinds(&self) -> Arc<dyn CustomKinds> {
+    pub(crate) fn kinds(&self) -> Arc<dyn CustomKinds> {
         self.catalog.clone()
     }
 
-    /// Starts the controllers in `tasks`; they end with the group.
-    pub fn start(self, tasks: &TaskGroup) {
+    /// Starts the controllers in `tasks`; they end with the group. What they compute, they compute on the pool: a definition
+    /// may have megabytes.
+    pub(crate) fn start(self, tasks: &TaskGroup, compute: &ComputePool) {
         let synced = self.definitions.synced().clone();
         tasks.spawn_until_stopped("discovery of custom resources", self.discovery.run(synced));
-        self.establishing.start(tasks);
-        self.finalizing.start(tasks);
-        self.conformance.start(tasks);
+        self.establishing.start(tasks, compute.clone());
+        self.finalizing.start(tasks, compute.clone());
+        self.conformance.start(tasks, compute.clone());
         let catalog = self.catalog;
         tasks.spawn_until_stopped("storage of removed custom resources", async move {
             catalog.close_removed().await

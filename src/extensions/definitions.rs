@@ -2,17 +2,17 @@
 //! from their content.
 //!
 //! [`CustomResourceDefinition`] is the strategy of their row in `controlplane`; [`conditions`] has pure functions for the
-//! controllers. Schemas are checked by [`schema::definition`](super::schema::definition); serving the defined resources
+//! controllers. Schemas are checked by [`schema::definition`](crate::schema::definition); serving the defined resources
 //! is left to the other modules of `extensions`.
 
 mod approval;
-pub mod conditions;
+pub(crate) mod conditions;
 mod internal;
 mod strategy;
 mod validation;
 
-pub use approval::is_protected;
-pub use strategy::CustomResourceDefinition;
+pub(crate) use approval::is_protected;
+pub(crate) use strategy::CustomResourceDefinition;
 
 use crate::apimachinery::value::Value;
 

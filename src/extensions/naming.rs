@@ -13,7 +13,7 @@
 
 mod accept;
 
-pub use accept::Names;
+pub(crate) use accept::Names;
 
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
@@ -23,6 +23,7 @@ use crate::client::{Change, Informer};
 use crate::extensions::custom_resources::Definition;
 use crate::registry::store::{Store, WriteOptions};
 use crate::registry::strategy::Context;
+use crate::tasks::compute::ComputePool;
 use crate::tasks::{Backoff, Signal, TaskGroup, WorkQueue};
 use crate::telemetry::Telemetry;
 use std::collections::HashMap;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 const MANAGER: &str = "kube-apiserver";
 
 /// The naming controller.
-pub struct Naming {
+pub(crate) struct Naming {
     definitions: Informer<Definition>,
     store: Arc<Store>,
     queue: WorkQueue<Str>,
@@ -39,7 +40,7 @@ pub struct Naming {
 
 impl Naming {
     /// The controller for `definitions`, which are those in `store`.
-    pub fn new(store: Arc<Store>, definitions: &Informer<Definition>, telemetry: &Telemetry) -> Arc<Self> {
+    pub(crate) fn new(store: Arc<Store>, definitions: &Informer<Definition>, telemetry: &Telemetry) -> Arc<Self> {
         let queue = WorkQueue::new(Backoff::CONTROLLER, telemetry.queue("crd_naming_condition_controller"));
         let naming = Arc::new(Self {
             definitions: definitions.clone(),
@@ -52,13 +53,13 @@ impl Naming {
     }
 
     /// Fires when all stored definitions have been read.
-    pub fn synced(&self) -> &Signal {
+    pub(crate) fn synced(&self) -> &Signal {
         self.definitions.synced()
     }
 
     /// Starts the worker in `tasks`; it ends with the group. There is only one worker, so that conflicting definitions
-    /// are decided one after the other.
-    pub fn start(self: Arc<Self>, tasks: &TaskGroup) {
+    /// are decided one after the other; it computes on the pool, since a definition may have megabytes.
+    pub(crate) fn start(self: Arc<Self>, tasks: &TaskGroup, compute: ComputePool) {
         let (queue, stop) = (self.queue.clone(), tasks.stop_signal().clone());
         tasks.spawn("naming conditions stop", async move {
             stop.wait().await;
@@ -68,7 +69,7 @@ impl Naming {
             self.synced().wait().await;
             let mut written = HashMap::new();
             while let Some(name) = self.queue.next().await {
-                match self.sync(&name, &mut written).await {
+                match self.sync(&name, &mut written, &compute).await {
                     Ok(()) => self.queue.forget(&name),
                     Err(e) => {
                         tracing::debug!(%name, error = %e, "naming a definition failed");
@@ -84,7 +85,7 @@ impl Naming {
 
     /// Updates the status of one definition. `written` holds updates that the informer has not delivered yet, so that a
     /// name is not accepted twice in the meantime.
-    async fn sync(&self, name: &Str, written: &mut HashMap<Str, Definition>) -> Result<()> {
+    async fn sync(&self, name: &Str, written: &mut HashMap<Str, Definition>, compute: &ComputePool) -> Result<()> {
         let known = self.definitions.snapshot();
         written.retain(|key, own| known.get(key.as_str()).is_some_and(|seen| seen.revision < own.revision));
         let Some(this) = known.get(name.as_str()) else {
@@ -97,35 +98,40 @@ impl Naming {
         let group = this.group.clone();
         let all = known.values().map(|d| written.get(&d.name).unwrap_or(d));
         let taken = accept::TakenNames::by(all.filter(|d| d.group == group).map(|d| &d.accepted));
-        let now = time::now();
-        let mut transform = |live: Option<&Value>| {
-            let gr = self.store.resource().group_resource();
-            let mut v = live
-                .ok_or_else(|| crate::apimachinery::Status::not_found(&gr, name))?
-                .clone();
-            accept::accept_names(&mut v, &taken, &now);
-            Ok(v)
-        };
-        let options = WriteOptions {
-            manager: Some(MANAGER.to_owned()),
-            subresource: "status".to_owned(),
-            ..WriteOptions::default()
-        };
-        let updated = self
-            .store
-            .update(&Context::system(""), name, &mut transform, false, &options)
-            .await;
-        match updated {
+        let update = accept(self.store.clone(), name.clone(), taken);
+        match compute.run_own(update).await {
             Ok(updated) => {
-                let v = updated.object.to_value();
-                let revision = v.resource_version().parse().unwrap_or(0);
-                written.insert(name.clone(), Definition::from_value(&v, revision));
+                written.insert(name.clone(), updated);
                 Ok(())
             }
             Err(e) if e.code == 404 => Ok(()),
             Err(e) => Err(e),
         }
     }
+}
+
+/// Updates the status of a definition, and returns the new state.
+async fn accept(store: Arc<Store>, name: Str, taken: accept::TakenNames) -> Result<Definition> {
+    let now = time::now();
+    let mut transform = |live: Option<&Value>| {
+        let gr = store.resource().group_resource();
+        let mut v = live
+            .ok_or_else(|| crate::apimachinery::Status::not_found(&gr, &name))?
+            .clone();
+        accept::accept_names(&mut v, &taken, &now);
+        Ok(v)
+    };
+    let options = WriteOptions {
+        manager: Some(MANAGER.to_owned()),
+        subresource: "status".to_owned(),
+        ..WriteOptions::default()
+    };
+    let updated = store
+        .update(&Context::system(""), &name, &mut transform, false, &options)
+        .await?;
+    let v = updated.object.to_value();
+    let revision = v.resource_version().parse().unwrap_or(0);
+    Ok(Definition::from_value(&v, revision))
 }
 
 fn note(queue: &WorkQueue<Str>, definitions: &Informer<Definition>, change: &Change<'_, Definition>) {

@@ -1,29 +1,29 @@
 //! Classifies requests by FlowSchema (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/rule.go`). Start at [`classify`].
 
+mod flow;
 mod rule;
+
+pub(crate) use flow::flow_hash;
 
 use super::level::Level;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::request::{RequestInfo, UserInfo};
-use aws_lc_rs::digest;
 use http::HeaderValue;
 use rule::Rules;
 use std::sync::Arc;
 
 /// Name of the schema and of the level of requests that match no other.
-pub const CATCH_ALL: &str = "catch-all";
+pub(crate) const CATCH_ALL: &str = "catch-all";
 /// Name of the schema and of the level that is not limited.
-pub const EXEMPT: &str = "exempt";
+pub(crate) const EXEMPT: &str = "exempt";
 
 /// A FlowSchema whose level exists, parsed once per change of the objects instead of once per request.
-pub struct FlowSchema {
+pub(crate) struct FlowSchema {
     /// Its name.
     pub name: Arc<str>,
-    /// Its UID; empty if there is no such object.
-    pub uid: HeaderValue,
-    /// UID of its level; empty if there is no such object.
-    pub level_uid: HeaderValue,
+    /// Of the schema and its level.
+    pub uids: Arc<Uids>,
     /// Its level.
     pub level: Arc<Level>,
     /// Its number in the level's statistics.
@@ -33,9 +33,18 @@ pub struct FlowSchema {
     method: Option<Distinguisher>,
 }
 
+/// What responses say about their flow; empty if there is no such object.
+#[derive(Debug)]
+pub struct Uids {
+    /// UID of the flow schema.
+    pub schema: HeaderValue,
+    /// UID of the priority level.
+    pub level: HeaderValue,
+}
+
 /// What separates the flows of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distinguisher {
+pub(crate) enum Distinguisher {
     /// Each user is a flow.
     ByUser,
     /// Each namespace is a flow.
@@ -44,7 +53,7 @@ pub enum Distinguisher {
 
 impl FlowSchema {
     /// Parses an object, and assigns it a number in its level.
-    pub fn parse(object: &Value, level: Arc<Level>, level_uid: HeaderValue) -> Self {
+    pub(crate) fn parse(object: &Value, level: Arc<Level>, level_uid: HeaderValue) -> Self {
         let name = object.name();
         let method = match object.str_at(&["spec", "distinguisherMethod", "type"]) {
             "ByUser" => Some(Distinguisher::ByUser),
@@ -54,8 +63,10 @@ impl FlowSchema {
         Self {
             account: level.account_of(name),
             name: name.into(),
-            uid: uid(object),
-            level_uid,
+            uids: Arc::new(Uids {
+                schema: uid(object),
+                level: level_uid,
+            }),
             level,
             precedence: object.at(&["spec", "matchingPrecedence"]).as_i64().unwrap_or(1000),
             rules: Rules::parse(object.at(&["spec", "rules"])),
@@ -64,18 +75,18 @@ impl FlowSchema {
     }
 
     /// The distinguisher of a request that matches; empty if all of them are one flow.
-    pub fn distinguisher<'a>(&self, user: &'a UserInfo, info: &'a RequestInfo) -> &'a str {
+    pub(crate) fn distinguisher<'a>(&self, user: &'a UserInfo, info: &'a RequestInfo) -> &'a str {
         distinguisher(self.method, user, info)
     }
 
     /// The key by which schemas are ordered.
-    pub fn order(&self) -> (i64, &str) {
+    pub(crate) fn order(&self) -> (i64, &str) {
         (self.precedence, &self.name)
     }
 }
 
 /// The part of a flow's id that differs between the requests of a schema.
-pub fn distinguisher<'a>(method: Option<Distinguisher>, user: &'a UserInfo, info: &'a RequestInfo) -> &'a str {
+pub(crate) fn distinguisher<'a>(method: Option<Distinguisher>, user: &'a UserInfo, info: &'a RequestInfo) -> &'a str {
     match method {
         None => "",
         Some(Distinguisher::ByUser) => &user.name,
@@ -83,19 +94,8 @@ pub fn distinguisher<'a>(method: Option<Distinguisher>, user: &'a UserInfo, info
     }
 }
 
-/// The hash of a flow's id. Equal to upstream's, so that a flow has the same queues on all servers.
-pub fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
-    let mut hash = digest::Context::new(&digest::SHA256);
-    hash.update(schema.as_bytes());
-    hash.update(&[0]);
-    hash.update(distinguisher.as_bytes());
-    let sum = hash.finish();
-    let first = sum.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
-    u64::from_le_bytes(*first)
-}
-
 /// The first schema that matches, or the catch-all schema. `schemas` are in their order and include the mandatory ones.
-pub fn classify<'a>(schemas: &'a [FlowSchema], user: &UserInfo, info: &RequestInfo) -> &'a FlowSchema {
+pub(crate) fn classify<'a>(schemas: &'a [FlowSchema], user: &UserInfo, info: &RequestInfo) -> &'a FlowSchema {
     let matching = schemas.iter().find(|s| s.rules.matches(user, info));
     matching
         .or_else(|| schemas.iter().rev().find(|s| &*s.name == CATCH_ALL))
@@ -103,7 +103,7 @@ pub fn classify<'a>(schemas: &'a [FlowSchema], user: &UserInfo, info: &RequestIn
 }
 
 /// An object's UID as a header value.
-pub fn uid(object: &Value) -> HeaderValue {
+pub(crate) fn uid(object: &Value) -> HeaderValue {
     HeaderValue::from_str(object.str_at(&["metadata", "uid"])).unwrap_or(HeaderValue::from_static(""))
 }
 

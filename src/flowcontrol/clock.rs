@@ -4,14 +4,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Measures from one moment on. Follows tokio's clock, which tests can pause.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub(crate) struct Clock {
     origin: Instant,
     wall: SystemTime,
 }
 
 impl Clock {
     /// Starts now.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self {
             origin: tokio::time::Instant::now().into_std(),
             wall: SystemTime::now(),
@@ -19,19 +19,19 @@ impl Clock {
     }
 
     /// Time since the start.
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         tokio::time::Instant::now()
             .into_std()
             .saturating_duration_since(self.origin)
     }
 
     /// The moment of a reading, for timers.
-    pub fn instant(&self, at: Duration) -> tokio::time::Instant {
+    pub(crate) fn instant(&self, at: Duration) -> tokio::time::Instant {
         (self.origin + at).into()
     }
 
     /// The moment of a reading, for people.
-    pub fn wall(&self, at: Duration) -> SystemTime {
+    pub(crate) fn wall(&self, at: Duration) -> SystemTime {
         self.wall + at
     }
 }

@@ -5,26 +5,24 @@
 //! Requests read a snapshot of the classified schemas. The lock over the levels is taken by changes of the
 //! configuration, adjustments, dumps and scrapes only.
 
+mod configuration;
 mod spec;
 
-use super::classify::{FlowSchema, classify, flow_hash, uid};
+use super::classify::{FlowSchema, Uids, classify, flow_hash};
 use super::clock::Clock;
-use super::housekeeping::Housekeeping;
-use super::level::{Level, Permit, TooMany};
-use super::metrics::{Families, Gauges, LevelReading};
-use super::seats::{self, Demand, LevelDemand, Limits};
+use super::level::{Level, Permit, Shared, TooMany};
+use super::metrics::{Gauges, LevelReading, Series};
+use super::seats;
 use super::utilization::Utilization;
 use super::watch_tracker::{Registered, WatchTracker};
 use super::work_estimate::{ObjectCounts, Surroundings, estimate, is_write};
-use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::request::{RequestInfo, UserInfo};
+use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::Telemetry;
 use arc_swap::ArcSwap;
-use http::HeaderValue;
-use spec::LevelSpec;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use configuration::ManagedLevel;
+use std::sync::Arc;
 
 /// The objects that apply even if nobody has created them.
 #[derive(Clone, Debug, Default)]
@@ -40,33 +38,17 @@ pub struct FlowController {
     server_limit: u32,
     mandatory: Mandatory,
     objects: Box<dyn ObjectCounts>,
-    clock: Clock,
-    housekeeping: Arc<Housekeeping>,
-    families: Arc<Families>,
+    shared: Arc<Shared>,
     gauges: Gauges,
     watches: WatchTracker,
     schemas: ArcSwap<Vec<FlowSchema>>,
     levels: Mutex<Vec<ManagedLevel>>,
 }
 
-/// A level with what is needed to configure it.
-pub(super) struct ManagedLevel {
-    pub level: Arc<Level>,
-    spec: LevelSpec,
-    limits: Limits,
-    demand: Demand,
-    target: f64,
-    current: u32,
-    /// The object was deleted while the level had requests; it goes when they are done.
-    pub quiescing: bool,
-}
-
 /// The result of [`FlowController::enter`].
 pub struct Entered {
-    /// UID of the flow schema.
-    pub schema_uid: HeaderValue,
-    /// UID of the priority level.
-    pub level_uid: HeaderValue,
+    /// Of the flow schema and the priority level.
+    pub uids: Arc<Uids>,
     /// Hash of the flow, for sharing resources other than seats.
     pub flow: u64,
     /// The place of the request.
@@ -85,9 +67,7 @@ impl FlowController {
             server_limit,
             mandatory,
             objects: Box::new(objects),
-            clock: Clock::start(),
-            housekeeping: Arc::default(),
-            families: Families::register(telemetry),
+            shared: Shared::new(server_limit, telemetry),
             gauges: Gauges::register(telemetry),
             watches: WatchTracker::default(),
             schemas: ArcSwap::default(),
@@ -126,8 +106,7 @@ impl FlowController {
             schema.level.note_watches(schema.account, watches);
         }
         Entered {
-            schema_uid: schema.uid.clone(),
-            level_uid: schema.level_uid.clone(),
+            uids: schema.uids.clone(),
             flow,
             admission: schema.level.start(work, flow, schema.account, user, info),
         }
@@ -138,128 +117,23 @@ impl FlowController {
         self.watches.register(info, query)
     }
 
-    /// Takes all FlowSchemas and PriorityLevelConfigurations. Levels that cannot be used are ignored, and schemas whose
-    /// level does not exist, too. Missing mandatory objects are imagined, with empty UIDs.
-    pub fn digest<'a>(
-        &self,
-        schemas: impl IntoIterator<Item = &'a Value>,
-        levels: impl IntoIterator<Item = &'a Value>,
-    ) {
-        let mut levels: Vec<&Value> = levels.into_iter().filter(|l| LevelSpec::parse(l).is_some()).collect();
-        add_missing(&mut levels, &self.mandatory.levels);
-        let mut managed = self.lock();
-        let mut before: HashMap<Arc<str>, ManagedLevel> =
-            managed.drain(..).map(|m| (m.level.name().clone(), m)).collect();
-        let mut uids: HashMap<&str, (Arc<Level>, HeaderValue)> = HashMap::new();
-        for object in levels {
-            let Some(spec) = LevelSpec::parse(object) else { continue };
-            let kept = before.remove(object.name());
-            let level = match kept {
-                Some(kept) => ManagedLevel {
-                    spec,
-                    quiescing: false,
-                    ..kept
-                },
-                None => self.new_level(object.name(), spec),
-            };
-            uids.insert(object.name(), (level.level.clone(), uid(object)));
-            managed.push(level);
-        }
-        let busy = before.into_values().filter(|m| !m.level.is_idle());
-        managed.extend(busy.map(|m| ManagedLevel { quiescing: true, ..m }));
-        self.divide(&mut managed);
-        let mut objects: Vec<&Value> = schemas.into_iter().collect();
-        add_missing(&mut objects, &self.mandatory.schemas);
-        let of = |object: &&Value| {
-            let name = object.str_at(&["spec", "priorityLevelConfiguration", "name"]);
-            let (level, uid) = uids.get(name)?;
-            Some(FlowSchema::parse(object, level.clone(), uid.clone()))
-        };
-        let mut parsed: Vec<FlowSchema> = objects.iter().filter_map(of).collect();
-        parsed.sort_by(|a, b| a.order().cmp(&b.order()));
-        // After the levels, so that a request finds its level configured.
-        self.schemas.store(Arc::new(parsed));
-    }
-
-    fn new_level(&self, name: &str, spec: LevelSpec) -> ManagedLevel {
-        let (housekeeping, families) = (self.housekeeping.clone(), self.families.clone());
-        let level = Level::new(
-            name.into(),
-            self.clock,
-            housekeeping,
-            families,
-            spec.queuing,
-            self.server_limit / 10,
-        );
-        ManagedLevel {
-            level: Arc::new(level),
-            spec,
-            limits: Limits::default(),
-            demand: Demand::default(),
-            target: 0.0,
-            current: 0,
-            quiescing: false,
-        }
-    }
-
-    /// Divides the server's seats by shares, after a change of the configuration.
-    fn divide(&self, levels: &mut [ManagedLevel]) {
-        let shares: Vec<_> = levels.iter().map(|m| m.spec.shares).collect();
-        for (m, limits) in levels.iter_mut().zip(seats::limits(self.server_limit, &shares)) {
-            if m.limits == Limits::default() {
-                m.current = limits.initial();
-            }
-            m.limits = limits;
-        }
-        self.adjust(levels);
-    }
-
-    /// Moves seats between levels by their demand. Call once per [`seats::PERIOD`].
-    pub fn rebalance(&self) {
-        let mut levels = self.lock();
-        levels.retain(|m| !m.quiescing || !m.level.is_idle());
-        self.adjust(&mut levels);
-    }
-
-    fn adjust(&self, levels: &mut [ManagedLevel]) {
-        for m in levels.iter_mut() {
-            m.demand.update(m.level.reset_demand());
-        }
-        let input: Vec<_> = levels
-            .iter()
-            .map(|m| LevelDemand {
-                limits: m.limits,
-                demand: m.demand,
-                current: m.current,
-                exempt: m.spec.shares.exempt,
-            })
-            .collect();
-        let balance = seats::rebalance(&input);
-        self.gauges.set_fair_fraction(balance.fair_fraction);
-        for (m, (current, target)) in levels.iter_mut().zip(balance.levels) {
-            (m.current, m.target) = (current, target);
-            let max_seats = m.spec.hand_size.map(|hand| m.limits.max_seats(hand));
-            m.level.configure(m.spec.queuing, current, max_seats);
-        }
-    }
-
     /// Adjusts the limits periodically, and serves levels whose seats become free by themselves. Never ends.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn run(self: Arc<Self>) {
-        let mut balance_at = self.clock.now() + seats::PERIOD;
+        let mut balance_at = self.shared.clock.now() + seats::PERIOD;
         loop {
-            self.housekeeping.looking();
+            self.shared.housekeeping.looking();
             let next = self.lock().iter().filter_map(|m| m.level.next_event()).min();
             let wake_at = next.map_or(balance_at, |at| at.min(balance_at));
-            self.housekeeping.sleeping_until(wake_at);
+            self.shared.housekeeping.sleeping_until(wake_at);
             // Both lead to the same checks, so the order does not matter.
             tokio::select! {
-                () = tokio::time::sleep_until(self.clock.instant(wake_at)) => {}
-                () = self.housekeeping.needed_sooner() => {}
+                () = tokio::time::sleep_until(self.shared.clock.instant(wake_at)) => {}
+                () = self.shared.housekeeping.needed_sooner() => {}
             }
-            let now = self.clock.now();
+            let now = self.shared.clock.now();
             if now >= balance_at {
                 self.rebalance();
                 balance_at = now + seats::PERIOD;
@@ -278,7 +152,7 @@ impl FlowController {
     }
 
     pub(super) fn clock(&self) -> &Clock {
-        &self.clock
+        &self.shared.clock
     }
 
     /// The distinguisher of a request in a dump.
@@ -290,8 +164,11 @@ impl FlowController {
 
     fn show(&self) {
         self.gauges.reset();
+        let requests = &self.shared.by_kind;
+        self.gauges.set_read_vs_write(requests, self.shared.clock.now());
         for m in self.lock().iter() {
             m.level.inspect(|set, schemas| {
+                schemas.iter().for_each(Series::flush);
                 self.gauges.set(&LevelReading {
                     name: m.level.name(),
                     limits: m.limits,
@@ -308,15 +185,7 @@ impl FlowController {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<ManagedLevel>> {
-        self.levels.lock().expect("no code panics while holding this lock")
-    }
-}
-
-fn add_missing<'a>(objects: &mut Vec<&'a Value>, mandatory: &'a [Value]) {
-    for object in mandatory {
-        if !objects.iter().any(|o| o.name() == object.name()) {
-            objects.push(object);
-        }
+        self.levels.lock()
     }
 }
 

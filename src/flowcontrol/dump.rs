@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Upstream's path of all dumps.
-pub const PATH: &str = "/debug/api_priority_and_fairness/";
+pub(crate) const PATH: &str = "/debug/api_priority_and_fairness/";
 /// A level may have millions of queues: beyond this number only those in use are shown.
 const MAX_EMPTY_QUEUES: u32 = 4096;
 /// Narrower columns are padded to this width.

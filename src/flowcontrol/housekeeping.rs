@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 /// Shared by the levels and the task.
 #[derive(Debug, Default)]
-pub struct Housekeeping {
+pub(crate) struct Housekeeping {
     /// When the task wakes up by itself, in nanoseconds of the clock.
     wakes_at: AtomicU64,
     sooner: Notify,
@@ -19,7 +19,7 @@ fn nanos(at: Duration) -> u64 {
 
 impl Housekeeping {
     /// A level needs the task at that time.
-    pub fn needed_at(&self, at: Option<Duration>) {
+    pub(crate) fn needed_at(&self, at: Option<Duration>) {
         if at.is_some_and(|at| nanos(at) < self.wakes_at.load(Ordering::Acquire)) {
             self.sooner.notify_one();
         }
@@ -27,12 +27,12 @@ impl Housekeeping {
 
     /// Begins to look for the next event. Until [`sleeping_until`](Self::sleeping_until), every request of a level is
     /// remembered, so none is lost in between.
-    pub fn looking(&self) {
+    pub(crate) fn looking(&self) {
         self.wakes_at.store(u64::MAX, Ordering::Release);
     }
 
     /// The task is about to sleep.
-    pub fn sleeping_until(&self, at: Duration) {
+    pub(crate) fn sleeping_until(&self, at: Duration) {
         self.wakes_at.store(nanos(at), Ordering::Release);
     }
 
@@ -40,7 +40,7 @@ impl Housekeeping {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn needed_sooner(&self) {
+    pub(crate) async fn needed_sooner(&self) {
         self.sooner.notified().await;
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The value, and its integrals since the last reset.
 #[derive(Clone, Debug)]
-pub struct Integrator {
+pub(crate) struct Integrator {
     since: Duration,
     value: f64,
     seconds: f64,
@@ -16,7 +16,7 @@ pub struct Integrator {
 
 /// Statistics of one period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// Length of the period. Without any time there is no average.
     pub seconds: f64,
     /// Time-weighted average.
@@ -29,7 +29,7 @@ pub struct Observed {
 
 impl Integrator {
     /// Starts at zero.
-    pub fn new(now: Duration) -> Self {
+    pub(crate) fn new(now: Duration) -> Self {
         Self {
             since: now,
             value: 0.0,
@@ -41,10 +41,13 @@ impl Integrator {
     }
 
     /// Changes the value.
-    pub fn set(&mut self, now: Duration, value: f64) {
-        self.advance(now);
-        self.value = value;
-        self.max = self.max.max(value);
+    pub(crate) fn set(&mut self, now: Duration, value: f64) {
+        // Its time is added when it changes.
+        if value != self.value {
+            self.advance(now);
+            self.value = value;
+            self.max = self.max.max(value);
+        }
     }
 
     fn advance(&mut self, now: Duration) {
@@ -56,7 +59,7 @@ impl Integrator {
     }
 
     /// Ends the period and returns its statistics. The next period starts with the current value.
-    pub fn reset(&mut self, now: Duration) -> Observed {
+    pub(crate) fn reset(&mut self, now: Duration) -> Observed {
         self.advance(now);
         let mut observed = Observed {
             seconds: self.seconds,

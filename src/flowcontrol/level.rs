@@ -1,38 +1,69 @@
 //! [`Level`]: a priority level at work. It guards a [`QueueSet`] with a lock that is held for a fraction of a
 //! microsecond and never while a request waits, wakes the requests that may run, and counts.
 
+mod permit;
+
+pub(crate) use permit::Permit;
+
 use super::classify::EXEMPT;
 use super::clock::Clock;
 use super::housekeeping::Housekeeping;
 use super::integrator::Observed;
+use super::max_in_flight::RequestClass;
 use super::metrics::{Families, Series};
-use super::queueset::{Id, QueueSet, Queuing, Rejected, Started};
+use super::queueset::{QueueSet, Queuing, Rejected, Started};
+use super::read_write::{Phase, ReadVsWrite};
 use super::retry_after::RetryAfter;
 use super::utilization::Utilization;
 use super::work_estimate::WorkEstimate;
 use crate::request::{RequestInfo, UserInfo};
-use std::pin::Pin;
+use crate::sync::{Mutex, MutexGuard};
+use crate::telemetry::Telemetry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 /// How long a request keeps its seats when others need them. A request that takes longer waits for its client or for
 /// another server; the compute pool bounds those that compute. With upstream, clients that do not read their responses
 /// can occupy a level until the request timeout. Unit tests hold seats longer, so that they can fill a level.
-pub const HOLD: Duration = Duration::from_millis(if cfg!(test) { 5_000 } else { 20 });
+pub(crate) const HOLD: Duration = Duration::from_millis(if cfg!(test) { 5_000 } else { 20 });
 
 /// A priority level.
-pub struct Level {
+pub(crate) struct Level {
     name: Arc<str>,
-    clock: Clock,
-    housekeeping: Arc<Housekeeping>,
-    families: Arc<Families>,
+    shared: Arc<Shared>,
     /// The seats that one request may occupy; 0 if the level sets no limit.
     max_seats: AtomicU32,
-    /// What the utilization of a level without seats is measured by.
-    tenth_of_server: u32,
     state: Mutex<State>,
+}
+
+/// What all levels share.
+pub(crate) struct Shared {
+    /// The time of everything.
+    pub clock: Clock,
+    /// Told when a level needs its task.
+    pub housekeeping: Housekeeping,
+    /// Metrics that requests update.
+    pub families: Arc<Families>,
+    /// Requests of all levels.
+    pub by_kind: ReadVsWrite,
+    /// What the utilization of a level without seats is measured by.
+    pub tenth_of_server: u32,
+}
+
+impl Shared {
+    /// For the levels of a server with that many seats.
+    pub(crate) fn new(server_limit: u32, telemetry: &Telemetry) -> Arc<Self> {
+        let clock = Clock::start();
+        Arc::new(Self {
+            clock,
+            housekeeping: Housekeeping::default(),
+            families: Families::register(telemetry),
+            by_kind: ReadVsWrite::new(clock.now()),
+            tenth_of_server: server_limit / 10,
+        })
+    }
 }
 
 struct State {
@@ -44,7 +75,7 @@ struct State {
 }
 
 /// What is kept of a request.
-pub struct Request {
+pub(crate) struct Request {
     /// The caller.
     pub user: Arc<UserInfo>,
     /// What it asks for.
@@ -59,51 +90,35 @@ pub struct TooMany {
     pub retry_after: u64,
 }
 
-/// A place in the level: in a queue or among its executing requests. Dropping it gives the place up.
-pub struct Permit {
-    level: Arc<Level>,
-    id: Id,
-    waiting: bool,
-}
-
 impl Level {
     /// A level that has had no request yet, and no seats until it is configured.
-    pub(super) fn new(
-        name: Arc<str>,
-        clock: Clock,
-        housekeeping: Arc<Housekeeping>,
-        families: Arc<Families>,
-        queuing: Queuing,
-        tenth_of_server: u32,
-    ) -> Self {
+    pub(super) fn new(name: Arc<str>, shared: &Arc<Shared>, queuing: Queuing) -> Self {
+        let now = shared.clock.now();
         Self {
-            tenth_of_server,
             name,
-            clock,
-            housekeeping,
-            families,
+            shared: shared.clone(),
             max_seats: AtomicU32::new(0),
             state: Mutex::new(State {
-                set: QueueSet::new(clock.now(), queuing, 0, HOLD),
+                set: QueueSet::new(now, queuing, 0, HOLD),
                 schemas: Vec::new(),
                 retry_after: RetryAfter::default(),
-                utilization: Utilization::new(clock.now()),
+                utilization: Utilization::new(now),
             }),
         }
     }
 
     /// The level's name.
-    pub fn name(&self) -> &Arc<str> {
+    pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
 
     /// The seats that one request may occupy; `None` if the level sets no limit.
-    pub fn max_seats(&self) -> Option<u32> {
+    pub(crate) fn max_seats(&self) -> Option<u32> {
         Some(self.max_seats.load(Ordering::Relaxed)).filter(|max| *max > 0)
     }
 
     /// True for the level without a limit.
-    pub fn is_exempt(&self) -> bool {
+    pub(crate) fn is_exempt(&self) -> bool {
         &*self.name == EXEMPT
     }
 
@@ -117,7 +132,7 @@ impl Level {
         let mut state = self.lock();
         let found = state.schemas.iter().position(|s| **s.schema() == *schema);
         found.unwrap_or_else(|| {
-            let series = Series::new(&self.families, &self.name, schema);
+            let series = Series::new(&self.shared.families, &self.name, schema);
             state.schemas.push(series);
             state.schemas.len() - 1
         }) as u32
@@ -126,7 +141,7 @@ impl Level {
     /// Changes the configuration.
     pub(super) fn configure(&self, queuing: Queuing, limit: u32, max_seats: Option<u32>) {
         self.max_seats.store(max_seats.unwrap_or(0), Ordering::Relaxed);
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         let mut state = self.lock();
         state.set.reconfigure(now, queuing, limit);
         self.unlock_and_wake(state, now);
@@ -136,7 +151,7 @@ impl Level {
     ///
     /// # Errors
     /// [`TooMany`] if the level or the flow's queues are full.
-    pub fn start(
+    pub(crate) fn start(
         self: &Arc<Self>,
         work: WorkEstimate,
         hash: u64,
@@ -149,7 +164,7 @@ impl Level {
             info: info.clone(),
             waker: None,
         };
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         let mut guard = self.lock();
         let state = &mut *guard;
         let series = &state.schemas[account as usize];
@@ -176,17 +191,21 @@ impl Level {
                 return Err(TooMany { retry_after });
             }
         };
+        let phase = if waiting { Phase::Waiting } else { Phase::Executing };
+        let class = RequestClass::of(&info.verb);
+        self.shared.by_kind.enter(now, class, phase);
         self.unlock_and_wake(guard, now);
         Ok(Permit {
             level: self.clone(),
             id,
+            class,
             waiting,
         })
     }
 
     /// Does what is due, for the housekeeper.
     pub(super) fn advance(&self) {
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         let mut state = self.lock();
         state.set.advance(now);
         self.unlock_and_wake(state, now);
@@ -198,13 +217,13 @@ impl Level {
     }
 
     /// True if it has no requests.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.lock().set.is_idle()
     }
 
     /// Ends a period of the seat demand.
     pub(super) fn reset_demand(&self) -> Observed {
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         self.lock().set.reset_demand(now)
     }
 
@@ -216,105 +235,43 @@ impl Level {
 
     /// Shows the utilization up to now.
     pub(super) fn inspect_utilization(&self, look: impl FnOnce(&mut Utilization, Duration)) {
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         look(&mut self.lock().utilization, now);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while holding this lock")
+        self.state.lock()
     }
 
     /// Ends a critical section: the requests that were dispatched in it are woken after the lock is released.
     fn unlock_and_wake(&self, mut guard: MutexGuard<'_, State>, now: Duration) {
         let state = &mut *guard;
+        let wakers = match state.set.has_dispatched() {
+            true => self.go_on(state, now),
+            false => Vec::new(),
+        };
+        state.utilization.note(now, &state.set, self.shared.tenth_of_server);
+        self.shared.housekeeping.needed_at(state.set.next_event());
+        drop(guard);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Counts the requests that were dispatched since the last time, and returns their wakers.
+    fn go_on(&self, state: &mut State, now: Duration) -> Vec<Waker> {
         let mut woken = Vec::new();
         state.set.take_dispatched(&mut woken);
-        let wakers: Vec<Waker> = woken
-            .into_iter()
+        let dispatched = woken.into_iter();
+        dispatched
             .filter_map(|id| {
                 let times = state.set.times(id);
                 let series = &state.schemas[times.account as usize];
                 series.dispatched();
                 series.waited(now.saturating_sub(times.arrived), true);
-                state.set.item_mut(id).waker.take()
+                let request = state.set.item_mut(id);
+                let class = RequestClass::of(&request.info.verb);
+                self.shared.by_kind.dispatched(now, class);
+                request.waker.take()
             })
-            .collect();
-        state.utilization.note(now, &state.set, self.tenth_of_server);
-        self.housekeeping.needed_at(state.set.next_event());
-        drop(guard);
-        wakers.into_iter().for_each(Waker::wake);
-    }
-}
-
-impl Permit {
-    /// True if the request had to wait when it began.
-    pub fn is_waiting(&self) -> bool {
-        self.waiting
-    }
-
-    /// The name of the level.
-    pub fn level_name(&self) -> &Arc<str> {
-        &self.level.name
-    }
-
-    /// Waits until the request may run.
-    ///
-    /// # Cancel safety
-    /// Cancel safe. Dropping the permit leaves the queue.
-    pub fn dispatched(&mut self) -> Dispatched<'_> {
-        Dispatched(self)
-    }
-
-    /// The `Retry-After` of a request that gives up waiting.
-    pub fn give_up(self) -> TooMany {
-        let level = self.level.clone();
-        drop(self);
-        let now = level.clock.now();
-        let retry_after = level.lock().retry_after.rejected(now.as_secs());
-        TooMany { retry_after }
-    }
-}
-
-/// See [`Permit::dispatched`].
-pub struct Dispatched<'a>(&'a mut Permit);
-
-impl Future for Dispatched<'_> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let permit = &mut *self.0;
-        if permit.waiting {
-            let mut state = permit.level.lock();
-            if state.set.is_waiting(permit.id) {
-                let waker = &mut state.set.item_mut(permit.id).waker;
-                match waker {
-                    Some(old) => old.clone_from(cx.waker()),
-                    None => *waker = Some(cx.waker().clone()),
-                }
-                return Poll::Pending;
-            }
-            permit.waiting = false;
-        }
-        Poll::Ready(())
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let level = &*self.level;
-        let now = level.clock.now();
-        let mut guard = level.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = &mut *guard;
-        let times = state.set.times(self.id);
-        let waiting = state.set.is_waiting(self.id);
-        let request = state.set.finish(now, self.id);
-        let series = &state.schemas[times.account as usize];
-        if waiting {
-            series.waited(now.saturating_sub(times.arrived), false);
-            series.rejected("time-out");
-        } else {
-            series.executed(now.saturating_sub(times.started), request.info.verb == "watch");
-        }
-        level.unlock_and_wake(guard, now);
+            .collect()
     }
 }

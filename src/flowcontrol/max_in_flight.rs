@@ -1,12 +1,10 @@
 //! Concurrency limits for read-only and mutating requests; excess requests are rejected immediately (upstream's
 //! `k8s.io/apiserver/pkg/server/filters/maxinflight.go`). Start at [`MaxInFlight::try_acquire`].
 //!
-//! Unlike upstream, one caller cannot exhaust the limit, for example with responses that it does not read. A caller may
-//! have three times as many requests in flight as there are free slots: a single caller leaves a quarter of the slots
-//! free, two leave a seventh.
+//! Unlike upstream, one caller cannot exhaust the limit, for example with responses that it does not read ([`Shares`]).
 
+use crate::tasks::shares::{Caller, Shares};
 use prometheus::IntGauge;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -35,24 +33,20 @@ impl RequestClass {
 pub struct MaxInFlight {
     read_only: Arc<Limiter>,
     mutating: Arc<Limiter>,
-    callers: RandomState,
 }
 
 struct Limiter {
     limit: usize,
     running: AtomicUsize,
-    /// Requests in flight by hash of the caller. Callers whose hashes collide share one caller's share.
-    by_caller: [AtomicUsize; CALLERS],
+    shares: Shares,
     gauge: IntGauge,
 }
 
-/// Number of per-caller counters. Fixed, so that callers cannot make the table grow.
+/// Number of callers that are told apart.
 const CALLERS: usize = 256;
-/// A caller's maximum, as a multiple of the free slots.
-const MAX_SHARE_OF_FREE: usize = 3;
 
 /// A request in flight; dropping it frees the slot.
-pub struct Permit(Arc<Limiter>, usize);
+pub struct Permit(Arc<Limiter>, Caller);
 
 impl MaxInFlight {
     /// A limiter with these limits, where 0 is unlimited. `gauges` is `apiserver_current_inflight_requests`.
@@ -61,14 +55,13 @@ impl MaxInFlight {
             Arc::new(Limiter {
                 limit,
                 running: AtomicUsize::new(0),
-                by_caller: std::array::from_fn(|_| AtomicUsize::new(0)),
+                shares: Shares::new(CALLERS),
                 gauge: gauges.with_label_values(&[name]),
             })
         };
         Self {
             read_only: limiter(read_only, "readOnly"),
             mutating: limiter(mutating, "mutating"),
-            callers: RandomState::new(),
         }
     }
 
@@ -82,19 +75,18 @@ impl MaxInFlight {
         // Count first, then compare: dropping the permit undoes it. Concurrent calls may both be refused at the limit,
         // but never exceed it.
         let before = limiter.running.fetch_add(1, Ordering::Relaxed);
-        let caller = self.callers.hash_one(caller) as usize % CALLERS;
-        let own = limiter.by_caller[caller].fetch_add(1, Ordering::Relaxed);
+        let free = limiter.limit.saturating_sub(before);
+        let (caller, fair) = limiter.shares.enter(caller, free);
         limiter.gauge.inc();
         let permit = Permit(limiter.clone(), caller);
-        let free = limiter.limit.saturating_sub(before);
-        (limiter.limit == 0 || own < free.saturating_mul(MAX_SHARE_OF_FREE) || privileged).then_some(permit)
+        (limiter.limit == 0 || fair || privileged).then_some(permit)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
-        self.0.by_caller[self.1].fetch_sub(1, Ordering::Relaxed);
+        self.0.shares.leave(self.1);
         self.0.gauge.dec();
     }
 }

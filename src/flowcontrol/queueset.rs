@@ -13,12 +13,13 @@
 
 mod accounts;
 mod dispatch;
+mod inspect;
 mod queue;
 mod requests;
 
-pub use accounts::{Account, Totals};
-pub use dispatch::QueueDigest;
-pub use requests::{Id, Waiting};
+pub(crate) use accounts::{Account, Totals};
+pub(crate) use inspect::{QueueDigest, Waiting};
+pub(crate) use requests::Id;
 
 use super::integrator::{Integrator, Observed};
 use super::seat_seconds::SeatSeconds;
@@ -30,12 +31,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::time::Duration;
 
-/// The guess at the execution time of a request, with which it is charged when it starts.
-const ESTIMATED_SERVICE: Duration = Duration::from_millis(3);
+/// The guess at the work of a request per seat, with which it is charged when it starts: 3 ms.
+const ESTIMATED_SERVICE: SeatSeconds = SeatSeconds::of_one(Duration::from_millis(3));
 
 /// What happens to requests beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queuing {
+pub(crate) enum Queuing {
     /// There is no limit.
     Exempt,
     /// They are rejected.
@@ -51,7 +52,7 @@ pub enum Queuing {
 
 /// Why a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rejected {
+pub(crate) enum Rejected {
     /// All queues of the flow are full.
     QueueFull,
     /// The level has no queues, and too few seats are free.
@@ -59,7 +60,7 @@ pub enum Rejected {
 }
 
 /// The requests of one priority level. `T` is what the caller keeps for each of them.
-pub struct QueueSet<T> {
+pub(crate) struct QueueSet<T> {
     queuing: Queuing,
     limit: u32,
     /// After this time a request gives its seats back if others need them.
@@ -77,7 +78,8 @@ pub struct QueueSet<T> {
     read_at: Duration,
     /// The queue that was served last.
     last_served: u32,
-    enqueues: usize,
+    /// The card of the next request's hand to look at first.
+    next_card: usize,
     /// Queues with waiting or executing requests.
     active_queues: u32,
     /// Seats used or waited for in queues.
@@ -96,20 +98,9 @@ struct Lingering {
     account: u32,
 }
 
-/// Facts about a request.
-#[derive(Clone, Copy, Debug)]
-pub struct Times {
-    /// When it arrived.
-    pub arrived: Duration,
-    /// When it was dispatched; its arrival before that.
-    pub started: Duration,
-    /// The number of its flow schema.
-    pub account: u32,
-}
-
 /// A request that was admitted or put into a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Started {
+pub(crate) enum Started {
     /// It may run. [`QueueSet::finish`] must be called at its end.
     Executing(Id),
     /// It waits, and is reported by [`QueueSet::take_dispatched`] when it may run. [`QueueSet::finish`] must be called
@@ -119,7 +110,7 @@ pub enum Started {
 
 impl<T> QueueSet<T> {
     /// An empty set of `limit` seats. A request gives its seats back after `hold`, if others need them.
-    pub fn new(now: Duration, queuing: Queuing, limit: u32, hold: Duration) -> Self {
+    pub(crate) fn new(now: Duration, queuing: Queuing, limit: u32, hold: Duration) -> Self {
         Self {
             queuing,
             limit,
@@ -132,7 +123,7 @@ impl<T> QueueSet<T> {
             r: SeatSeconds::ZERO,
             read_at: now,
             last_served: 0,
-            enqueues: 0,
+            next_card: 0,
             active_queues: 0,
             queued_seats: 0,
             totals: Totals::default(),
@@ -142,7 +133,7 @@ impl<T> QueueSet<T> {
     }
 
     /// Changes the configuration. Queues beyond a smaller number get no more requests and drain.
-    pub fn reconfigure(&mut self, now: Duration, queuing: Queuing, limit: u32) {
+    pub(crate) fn reconfigure(&mut self, now: Duration, queuing: Queuing, limit: u32) {
         self.sync(now);
         self.queuing = queuing;
         self.limit = limit;
@@ -153,7 +144,7 @@ impl<T> QueueSet<T> {
     ///
     /// # Errors
     /// The request is rejected, and `item` is dropped.
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
         now: Duration,
         work: WorkEstimate,
@@ -175,6 +166,13 @@ impl<T> QueueSet<T> {
             self.run(now, id);
             return Ok(Started::Executing(id));
         };
+        if self.totals.waiting == 0 && self.totals.seats_in_use + work.max_seats() <= self.limit {
+            // No queue of the hand has work, so the first one that would be looked at is a shortest one.
+            let index = dealer.card(hash, self.next_card(dealer.hand_size()));
+            let id = self.requests.insert(work, Some(index), account, now, self.r, item);
+            self.pass(now, index, id);
+            return Ok(Started::Executing(id));
+        }
         let index = self.shortest_queue(&dealer, hash);
         let length = self.queues.get(index).map_or(0, |queue| queue.waiting.len);
         while self.totals.seats_in_use >= self.limit && length >= length_limit {
@@ -198,7 +196,7 @@ impl<T> QueueSet<T> {
 
     /// Ends a request: one that executes releases its seats, after its additional latency; one that waits leaves its
     /// queue. Returns what the caller kept.
-    pub fn finish(&mut self, now: Duration, id: Id) -> T {
+    pub(crate) fn finish(&mut self, now: Duration, id: Id) -> T {
         self.sync(now);
         match self.requests.get(id).state {
             State::Waiting => self.cancel(now, id),
@@ -213,13 +211,13 @@ impl<T> QueueSet<T> {
     }
 
     /// Does what is due by `now`. Needed while requests wait; see [`next_event`](Self::next_event).
-    pub fn advance(&mut self, now: Duration) {
+    pub(crate) fn advance(&mut self, now: Duration) {
         self.sync(now);
         self.dispatch(now);
     }
 
     /// The next time at which seats become free by themselves, while requests wait.
-    pub fn next_event(&self) -> Option<Duration> {
+    pub(crate) fn next_event(&self) -> Option<Duration> {
         if self.totals.waiting == 0 {
             return None;
         }
@@ -231,71 +229,33 @@ impl<T> QueueSet<T> {
         lingering.into_iter().chain(held).min()
     }
 
+    /// True if [`take_dispatched`](Self::take_dispatched) has something to report.
+    pub(crate) fn has_dispatched(&self) -> bool {
+        !self.dispatched.is_empty()
+    }
+
     /// Moves the waiting requests that may run into `into`.
-    pub fn take_dispatched(&mut self, into: &mut Vec<Id>) {
+    pub(crate) fn take_dispatched(&mut self, into: &mut Vec<Id>) {
         into.append(&mut self.dispatched);
     }
 
     /// What the caller keeps for a request.
-    pub fn item_mut(&mut self, id: Id) -> &mut T {
+    pub(crate) fn item_mut(&mut self, id: Id) -> &mut T {
         &mut self.requests.get_mut(id).item
     }
 
     /// True until the request is dispatched.
-    pub fn is_waiting(&self, id: Id) -> bool {
+    pub(crate) fn is_waiting(&self, id: Id) -> bool {
         self.requests.get(id).state == State::Waiting
     }
 
     /// True if the request is or was in a queue.
-    pub fn is_queued(&self, id: Id) -> bool {
+    pub(crate) fn is_queued(&self, id: Id) -> bool {
         self.requests.get(id).queue.is_some()
     }
 
-    /// When a request came and went on, and its account.
-    pub fn times(&self, id: Id) -> Times {
-        let request = self.requests.get(id);
-        Times {
-            arrived: request.arrived,
-            started: request.started,
-            account: request.account,
-        }
-    }
-
-    /// The length of a request's queue; 0 without one.
-    pub fn queue_length(&self, id: Id) -> u32 {
-        let queue = self.requests.get(id).queue;
-        queue
-            .and_then(|index| self.queues.get(index))
-            .map_or(0, |queue| queue.waiting.len)
-    }
-
-    /// Numbers of the whole set.
-    pub fn totals(&self) -> &Totals {
-        &self.totals
-    }
-
-    /// Numbers by flow schema.
-    pub fn accounts(&self) -> &[Account] {
-        &self.accounts
-    }
-
-    /// True if nothing waits or executes.
-    pub fn is_idle(&self) -> bool {
-        self.totals.waiting == 0 && self.totals.executing == 0
-    }
-
-    /// What happens beyond the limit.
-    pub fn queuing(&self) -> Queuing {
-        self.queuing
-    }
-
-    /// The current limit.
-    pub fn limit(&self) -> u32 {
-        self.limit
-    }
-
     /// Ends a period of the seat demand, and returns its statistics.
-    pub fn reset_demand(&mut self, now: Duration) -> Observed {
+    pub(crate) fn reset_demand(&mut self, now: Duration) -> Observed {
         self.demand.reset(now)
     }
 
@@ -326,12 +286,18 @@ impl<T> QueueSet<T> {
         self.demand.set(now, demand as f64);
     }
 
+    /// The card of a hand to look at first: another one each time, which spreads the requests of equally long queues.
+    fn next_card(&mut self, hand: usize) -> usize {
+        // A reconfiguration may have made hands smaller.
+        let at = if self.next_card < hand { self.next_card } else { 0 };
+        self.next_card = at + 1;
+        at
+    }
+
     fn shortest_queue(&mut self, dealer: &Dealer, hash: u64) -> u32 {
         let hand = dealer.deal(hash);
         let cards = hand.cards();
-        // Starting at another card each time spreads the requests of equally long queues.
-        let offset = self.enqueues % cards.len();
-        self.enqueues = self.enqueues.wrapping_add(1);
+        let offset = self.next_card(cards.len());
         let rotated = cards[offset..].iter().chain(&cards[..offset]);
         let work = |card: &&u32| self.queues.get(**card).map_or(SeatSeconds::ZERO, |q| q.waiting_work);
         *rotated.min_by_key(work).expect("a hand has at least one card")

@@ -8,7 +8,7 @@ const MAX: u64 = 32;
 
 /// The rejections of one level.
 #[derive(Debug)]
-pub struct RetryAfter {
+pub(crate) struct RetryAfter {
     seconds: u64,
     raised_at: Option<u64>,
     /// The second that is being counted, and its rejections.
@@ -30,7 +30,7 @@ impl Default for RetryAfter {
 
 impl RetryAfter {
     /// Counts a rejection in the second `now` and returns the seconds to wait.
-    pub fn rejected(&mut self, now: u64) -> u64 {
+    pub(crate) fn rejected(&mut self, now: u64) -> u64 {
         if self.current.0 == now {
             self.current.1 += 1;
         } else {

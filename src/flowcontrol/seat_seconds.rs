@@ -8,28 +8,54 @@ use std::time::Duration;
 /// Units per seat-second, as upstream: the debug dumps show eight decimals.
 const SCALE: i128 = 100_000_000;
 const NANOS_PER_UNIT: f64 = 1e9 / SCALE as f64;
+/// Amounts below this fit 64 bits and have no digits lost.
+const MAX_NARROW: f64 = (1u64 << 52) as f64;
 
 /// Seats multiplied by time. Wider than upstream's 64 bits, so the meter never has to be wound back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SeatSeconds(i128);
+pub(crate) struct SeatSeconds(i128);
 
 impl SeatSeconds {
     /// No work.
-    pub const ZERO: Self = Self(0);
+    pub(crate) const ZERO: Self = Self(0);
 
     /// The work of `seats` for `time`.
-    pub fn of(seats: f64, time: Duration) -> Self {
-        Self((seats * time.as_nanos() as f64 / NANOS_PER_UNIT).round() as i128)
+    pub(crate) fn of(seats: f64, time: Duration) -> Self {
+        if time.is_zero() {
+            return Self::ZERO;
+        }
+        let nanos = match u64::try_from(time.as_nanos()) {
+            Ok(nanos) => nanos as f64,
+            Err(_) => time.as_nanos() as f64,
+        };
+        let units = seats * nanos / NANOS_PER_UNIT;
+        // Conversions to 64 bits are single instructions, unlike those to 128 bits, and requests need several of them.
+        // Neither seats nor time are negative, so this rounds to the nearest.
+        Self(if units < MAX_NARROW {
+            i128::from((units + 0.5) as i64)
+        } else {
+            units.round() as i128
+        })
+    }
+
+    /// The work of one seat for a time that is known when this is compiled.
+    pub(crate) const fn of_one(time: Duration) -> Self {
+        Self(time.as_nanos() as i128 * SCALE / 1_000_000_000)
+    }
+
+    /// That many times this work.
+    pub(crate) fn times(self, seats: u32) -> Self {
+        Self(self.0 * i128::from(seats))
     }
 
     /// How long `seats` take for this work.
-    pub fn spread_over(self, seats: u32) -> Duration {
+    pub(crate) fn spread_over(self, seats: u32) -> Duration {
         let nanos = self.0.max(0) as f64 * NANOS_PER_UNIT / f64::from(seats.max(1));
         Duration::from_nanos(nanos as u64)
     }
 
     /// In seat-seconds.
-    pub fn as_f64(self) -> f64 {
+    pub(crate) fn as_f64(self) -> f64 {
         self.0 as f64 / SCALE as f64
     }
 }

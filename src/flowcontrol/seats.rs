@@ -9,7 +9,7 @@ use allocate::{Class, allocate};
 use std::time::Duration;
 
 /// Time between two adjustments of the current limits.
-pub const PERIOD: Duration = Duration::from_secs(10);
+pub(crate) const PERIOD: Duration = Duration::from_secs(10);
 /// Weight of the past in the smoothed demand: half of it is forgotten after five minutes.
 const SMOOTHING: f64 = 0.977;
 /// The part of a level's nominal seats that one request may occupy.
@@ -17,7 +17,7 @@ const MAX_SEATS_FRACTION: f64 = 0.15;
 
 /// The configuration of a level as far as seats are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shares {
+pub(crate) struct Shares {
     /// `nominalConcurrencyShares`.
     pub shares: u32,
     /// `lendablePercent`.
@@ -30,7 +30,7 @@ pub struct Shares {
 
 /// Bounds of a level's current limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// The level's part of the server's seats by its shares.
     pub nominal: u32,
     /// Nominal without what it may lend.
@@ -41,7 +41,7 @@ pub struct Limits {
 
 /// The smoothed demand of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Demand {
+pub(crate) struct Demand {
     /// Statistics of the last period.
     pub last: Observed,
     /// Follows a rise of the demand at once, and a fall over minutes.
@@ -50,7 +50,7 @@ pub struct Demand {
 
 /// The input of [`rebalance`] for one level.
 #[derive(Clone, Copy, Debug)]
-pub struct LevelDemand {
+pub(crate) struct LevelDemand {
     /// Bounds from the configuration.
     pub limits: Limits,
     /// The demand up to now.
@@ -63,7 +63,7 @@ pub struct LevelDemand {
 
 /// The result of [`rebalance`]: for each level its new limit and, unless exempt, its target.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Balance {
+pub(crate) struct Balance {
     /// Limit and target by level, in the order of the input.
     pub levels: Vec<(u32, f64)>,
     /// The common fraction of its target that each level got, unless a bound applied; 0 if there is no choice.
@@ -71,7 +71,7 @@ pub struct Balance {
 }
 
 /// Divides `server` seats by shares. Fractions are rounded up, so the sum may be a few seats higher.
-pub fn limits(server: u32, levels: &[Shares]) -> Vec<Limits> {
+pub(crate) fn limits(server: u32, levels: &[Shares]) -> Vec<Limits> {
     let sum: f64 = levels.iter().map(|l| f64::from(l.shares)).sum();
     let of = |l: &Shares| {
         let nominal = match l.shares {
@@ -90,12 +90,12 @@ pub fn limits(server: u32, levels: &[Shares]) -> Vec<Limits> {
 
 impl Limits {
     /// The limit of a level that is new: half of what it may lend is lent.
-    pub fn initial(&self) -> u32 {
+    pub(crate) fn initial(&self) -> u32 {
         self.nominal - (self.nominal - self.lower) / 2
     }
 
     /// The seats that one request of a level with queues may occupy at most.
-    pub fn max_seats(&self, hand_size: u32) -> u32 {
+    pub(crate) fn max_seats(&self, hand_size: u32) -> u32 {
         let fraction = (f64::from(self.nominal) * MAX_SEATS_FRACTION).ceil() as u32;
         fraction.min(self.nominal / hand_size.max(1)).max(1)
     }
@@ -103,7 +103,7 @@ impl Limits {
 
 impl Demand {
     /// Takes the statistics of a period that has ended.
-    pub fn update(&mut self, observed: Observed) {
+    pub(crate) fn update(&mut self, observed: Observed) {
         if observed.seconds <= 0.0 {
             self.last.max = observed.max;
             return;
@@ -120,7 +120,7 @@ impl Demand {
 
 /// Divides the seats among the levels by their demand, within their bounds. A level gets at least the lesser of its
 /// nominal limit and the highest demand of the last period, hence borrowed seats return within one period.
-pub fn rebalance(levels: &[LevelDemand]) -> Balance {
+pub(crate) fn rebalance(levels: &[LevelDemand]) -> Balance {
     let total: u32 = levels.iter().map(|l| l.limits.nominal).sum();
     let least = |l: &LevelDemand| match l.exempt {
         true => l.limits.lower.max(l.demand.watermark()),

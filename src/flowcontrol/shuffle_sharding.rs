@@ -9,14 +9,14 @@ const MAX_DECK: u32 = 1 << 26;
 
 /// Deals hands of one size from a deck of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dealer {
+pub(crate) struct Dealer {
     deck: u32,
     hand: u8,
 }
 
 /// Distinct cards in the order in which they were dealt.
 #[derive(Clone, Copy, Debug)]
-pub struct Hand {
+pub(crate) struct Hand {
     cards: [u32; MAX_HAND],
     len: u8,
 }
@@ -24,27 +24,22 @@ pub struct Hand {
 impl Dealer {
     /// `None` if the sizes are not usable: zero, more cards in a hand than in the deck, or more randomness than a hash
     /// has.
-    pub fn try_new(deck: u32, hand: u32) -> Option<Self> {
+    pub(crate) fn try_new(deck: u32, hand: u32) -> Option<Self> {
         let usable = (1..=deck).contains(&hand) && deck <= MAX_DECK && entropy_bits(deck, hand) <= MAX_ENTROPY_BITS;
         usable.then_some(Self { deck, hand: hand as u8 })
     }
 
     /// Number of cards in the deck.
-    pub fn deck(&self) -> u32 {
+    pub(crate) fn deck(&self) -> u32 {
         self.deck
     }
 
     /// Deals the hand of a flow, by the hash of its id.
-    pub fn deal(&self, mut hash: u64) -> Hand {
-        let mut cards = [0; MAX_HAND];
+    pub(crate) fn deal(&self, hash: u64) -> Hand {
         let size = usize::from(self.hand);
-        for (i, card) in cards[..size].iter_mut().enumerate() {
-            let left = u64::from(self.deck) - i as u64;
-            *card = (hash % left) as u32;
-            hash /= left;
-        }
-        // Each number so far is an index into what its predecessors left of the deck. Going back over them from the
-        // last one turns it into an index into the whole deck.
+        let mut cards = self.draws(hash, size);
+        // Going back over the predecessors from the last one turns an index into what they left of the deck into an
+        // index into the whole deck.
         for i in (1..size).rev() {
             for later in i..size {
                 if cards[later] >= cards[i - 1] {
@@ -54,11 +49,33 @@ impl Dealer {
         }
         Hand { cards, len: self.hand }
     }
+
+    /// One card of the hand, without dealing those that come after it.
+    pub(crate) fn card(&self, hash: u64, at: usize) -> u32 {
+        let draws = self.draws(hash, at + 1);
+        let before = draws[..at].iter().rev();
+        before.fold(draws[at], |card, earlier| card + u32::from(card >= *earlier))
+    }
+
+    /// The number of cards in a hand.
+    pub(crate) fn hand_size(&self) -> usize {
+        usize::from(self.hand)
+    }
+
+    /// The first `count` cards, each as its index into what its predecessors left of the deck.
+    fn draws(&self, mut hash: u64, count: usize) -> [u32; MAX_HAND] {
+        let mut draws = [0; MAX_HAND];
+        for (left, draw) in (1..=u64::from(self.deck)).rev().zip(&mut draws[..count]) {
+            *draw = (hash % left) as u32;
+            hash /= left;
+        }
+        draws
+    }
 }
 
 impl Hand {
     /// The cards.
-    pub fn cards(&self) -> &[u32] {
+    pub(crate) fn cards(&self) -> &[u32] {
         &self.cards[..usize::from(self.len)]
     }
 }
@@ -97,6 +114,8 @@ mod tests {
             if let Some(dealer) = Dealer::try_new(deck, hand) {
                 let dealt = dealer.deal(hash);
                 prop_assert_eq!(dealt.cards(), by_removal(deck, hand, hash));
+                let one_by_one: Vec<u32> = (0..dealer.hand_size()).map(|at| dealer.card(hash, at)).collect();
+                prop_assert_eq!(dealt.cards(), one_by_one);
             }
         }
     }

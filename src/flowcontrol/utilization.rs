@@ -9,7 +9,7 @@ const REQUESTS: &[f64] = &[0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 
 const DEMAND: &[f64] = &[0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8, 4.0, 6.0];
 
 /// Fractions of a level's capacity over time.
-pub struct Utilization {
+pub(crate) struct Utilization {
     /// Occupied seats.
     pub seats: TimedHistogram,
     /// Executing requests: of the seats, too, so this is low where requests are wide.
@@ -22,7 +22,7 @@ pub struct Utilization {
 
 impl Utilization {
     /// Of a level without requests.
-    pub fn new(now: Duration) -> Self {
+    pub(crate) fn new(now: Duration) -> Self {
         Self {
             seats: TimedHistogram::new(SEATS, now),
             executing: TimedHistogram::new(REQUESTS, now),
@@ -32,7 +32,7 @@ impl Utilization {
     }
 
     /// Notes the current state. A level without seats is measured by a tenth of the server's, as upstream.
-    pub fn note<T>(&mut self, now: Duration, set: &QueueSet<T>, tenth_of_server: u32) {
+    pub(crate) fn note<T>(&mut self, now: Duration, set: &QueueSet<T>, tenth_of_server: u32) {
         let totals = set.totals();
         let seats = f64::from(match set.limit() {
             0 => tenth_of_server.max(1),

@@ -4,13 +4,14 @@
 use crate::apimachinery::FieldSelector;
 use crate::request::RequestInfo;
 use crate::request::info::first_value;
+use crate::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// The open watches. Clones refer to the same ones.
 #[derive(Clone, Default)]
-pub struct WatchTracker(Arc<Inner>);
+pub(crate) struct WatchTracker(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -27,7 +28,7 @@ pub struct Registered {
 
 impl WatchTracker {
     /// Counts a watch. `None` for those that receive few events because an index selects them.
-    pub fn register(&self, info: &RequestInfo, query: &str) -> Option<Registered> {
+    pub(crate) fn register(&self, info: &RequestInfo, query: &str) -> Option<Registered> {
         if info.resource == "pods" && watches_one_node(query) {
             return None;
         }
@@ -40,7 +41,7 @@ impl WatchTracker {
     }
 
     /// The watches that receive the event of a write: those of all objects, of the namespace, and of the object.
-    pub fn interested(&self, info: &RequestInfo) -> u32 {
+    pub(crate) fn interested(&self, info: &RequestInfo) -> u32 {
         let counts = self.0.counts();
         if counts.is_empty() {
             return 0;
@@ -64,13 +65,13 @@ impl Inner {
     }
 
     fn counts(&self) -> MutexGuard<'_, HashMap<u64, u32>> {
-        self.counts.lock().expect("no code panics while holding this lock")
+        self.counts.lock()
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        let mut counts = (self.tracker.counts.lock()).unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut counts = self.tracker.counts.lock();
         if let Some(count) = counts.get_mut(&self.key) {
             *count -= 1;
             if *count == 0 {

@@ -25,7 +25,7 @@ const EVENT: Duration = Duration::from_millis(5);
 
 /// The seats of a request over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkEstimate {
+pub(crate) struct WorkEstimate {
     /// Seats while the request executes.
     pub initial_seats: u32,
     /// Seats after that, for the additional latency.
@@ -51,7 +51,7 @@ pub trait ObjectCounts: Send + Sync {
 
 /// What an estimate depends on besides the request.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub(crate) struct Surroundings<'a> {
     /// Sizes of lists.
     pub objects: &'a dyn ObjectCounts,
     /// Number of watches that would receive the event of a write.
@@ -64,10 +64,10 @@ pub struct Surroundings<'a> {
 
 impl WorkEstimate {
     /// The usual request.
-    pub const ONE_SEAT: Self = Self::seats(1);
+    pub(crate) const ONE_SEAT: Self = Self::seats(1);
 
     /// That many seats and no additional latency.
-    pub const fn seats(seats: u32) -> Self {
+    pub(crate) const fn seats(seats: u32) -> Self {
         Self {
             initial_seats: seats,
             final_seats: 0,
@@ -76,18 +76,18 @@ impl WorkEstimate {
     }
 
     /// The seats that are occupied during both phases: seats do not change hands between them.
-    pub fn max_seats(&self) -> u32 {
+    pub(crate) fn max_seats(&self) -> u32 {
         self.initial_seats.max(self.final_seats)
     }
 
     /// The work after the response.
-    pub fn final_work(&self) -> SeatSeconds {
+    pub(crate) fn final_work(&self) -> SeatSeconds {
         SeatSeconds::of(f64::from(self.final_seats), self.additional_latency)
     }
 
     /// The same work on at most that many final seats.
     #[must_use]
-    pub fn narrowed_to(&self, seats: u32) -> Self {
+    pub(crate) fn narrowed_to(&self, seats: u32) -> Self {
         Self {
             final_seats: seats,
             additional_latency: self.final_work().spread_over(seats),
@@ -97,12 +97,12 @@ impl WorkEstimate {
 }
 
 /// True for requests whose estimate depends on the number of interested watches.
-pub fn is_write(info: &RequestInfo) -> bool {
+pub(crate) fn is_write(info: &RequestInfo) -> bool {
     matches!(info.verb.as_str(), "create" | "update" | "patch" | "delete")
 }
 
 /// Estimates a request. `query` is its raw query string.
-pub fn estimate(info: &RequestInfo, query: &str, around: &Surroundings<'_>) -> WorkEstimate {
+pub(crate) fn estimate(info: &RequestInfo, query: &str, around: &Surroundings<'_>) -> WorkEstimate {
     match info.verb.as_str() {
         "list" | "watch" => WorkEstimate::seats(list(info, query, around)),
         _ if is_write(info) => write(info, around),

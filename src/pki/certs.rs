@@ -10,6 +10,6 @@ mod source;
 mod watcher;
 
 pub use ca::{CaPool, DynamicCa};
-pub use key_pair::{DynamicKeyPair, KeyPairData};
-pub use source::{CertError, Reload};
-pub use watcher::watch_files;
+pub(crate) use key_pair::{DynamicKeyPair, KeyPairData};
+pub(crate) use source::{CertError, Reload};
+pub(crate) use watcher::watch_files;

@@ -1,10 +1,10 @@
-//! Atomic file writes, and permissions of private keys.
+//! Atomic and durable file writes, and permissions of private keys.
 
 use super::PkiError;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Mode of private keys and of files that contain them.
 pub(super) const SECRET: u32 = 0o600;
@@ -41,38 +41,113 @@ pub(super) fn read_secret(path: &Path) -> Result<Option<String>, PkiError> {
     Ok(text)
 }
 
-/// Writes a temporary file, syncs it, and renames it over `path`, so that a crash leaves the old or the new content.
-/// The file is created with `mode`, so a key is never readable by others, not even briefly.
+/// Writes one file as [`Staged`] does.
 pub(super) fn write(path: &Path, content: &str, mode: u32) -> Result<(), PkiError> {
-    let fail = |e: std::io::Error| PkiError::new(path, format!("cannot be written: {e}"));
-    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(PkiError::new(path, "is no file name"));
-    };
-    let temporary = dir.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
-    // Left behind by a crashed process with the same PID.
-    match std::fs::remove_file(&temporary) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(fail(e)),
-        _ => {}
+    let mut one = Staged::default();
+    one.add(path, content.to_owned(), mode);
+    one.commit()
+}
+
+/// Files that are written together, which costs as many waits for the disk as two files.
+///
+/// After a crash, each has its old or its new content. No public file is new beside a secret that is not: a certificate
+/// without its key cannot be repaired, a key without its certificate can.
+#[derive(Default)]
+pub(super) struct Staged(Vec<Target>);
+
+struct Target {
+    path: PathBuf,
+    content: String,
+    mode: u32,
+}
+
+/// A written file under a temporary name. Removed when dropped, unless it was renamed.
+struct Temporary<'a> {
+    target: &'a Target,
+    path: PathBuf,
+    dir: &'a Path,
+    file: File,
+}
+
+impl Staged {
+    pub(super) fn add(&mut self, path: &Path, content: String, mode: u32) {
+        let path = path.to_owned();
+        self.0.push(Target { path, content, mode });
     }
-    let written = (|| {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&temporary)?;
-        file.write_all(content.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)?;
-        // The rename is durable only after a sync of the directory.
-        File::open(if dir.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            dir
-        })?
-        .sync_all()
-    })();
-    written.map_err(|e| {
-        let _ = std::fs::remove_file(&temporary);
-        fail(e)
-    })
+
+    pub(super) fn append(&mut self, mut more: Self) {
+        self.0.append(&mut more.0);
+    }
+
+    /// Writes and syncs the files under temporary names, then renames them. Blocking.
+    pub(super) fn commit(self) -> Result<(), PkiError> {
+        let written: Vec<Temporary<'_>> = self.0.iter().map(Target::write).collect::<Result<_, _>>()?;
+        // Side by side: the file system commits what is waiting together.
+        let synced: Vec<std::io::Result<()>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = written.iter().map(|t| scope.spawn(move || t.file.sync_all())).collect();
+            let failed = |_| Err(std::io::Error::other("the thread failed"));
+            threads.into_iter().map(|t| t.join().unwrap_or_else(failed)).collect()
+        });
+        for (temporary, synced) in written.iter().zip(synced) {
+            synced.map_err(|e| temporary.target.failed(&e))?;
+        }
+        let (secrets, public): (Vec<_>, Vec<_>) = written.into_iter().partition(|t| t.target.mode == SECRET);
+        rename(secrets)?;
+        rename(public)
+    }
+}
+
+/// Gives the files their names, and makes that durable.
+fn rename(files: Vec<Temporary<'_>>) -> Result<(), PkiError> {
+    for file in &files {
+        std::fs::rename(&file.path, &file.target.path).map_err(|e| file.target.failed(&e))?;
+    }
+    let mut dirs: Vec<&Path> = files.iter().map(|f| f.dir).collect();
+    dirs.sort_unstable();
+    dirs.dedup();
+    for dir in dirs {
+        let synced = File::open(dir).and_then(|dir| dir.sync_all());
+        synced.map_err(|e| PkiError::new(dir, format!("cannot be synced: {e}")))?;
+    }
+    Ok(())
+}
+
+impl Target {
+    fn failed(&self, error: &std::io::Error) -> PkiError {
+        PkiError::new(&self.path, format!("cannot be written: {error}"))
+    }
+
+    /// Writes a temporary file. It is created with its mode, so a key is never readable by others, not even briefly.
+    fn write(&self) -> Result<Temporary<'_>, PkiError> {
+        let (Some(dir), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return Err(PkiError::new(&self.path, "is no file name"));
+        };
+        let path = dir.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
+        // Left behind by a crashed process with the same PID.
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(self.failed(&e)),
+            _ => {}
+        }
+        let mut options = OpenOptions::new();
+        let opened = options.write(true).create_new(true).mode(self.mode).open(&path);
+        let mut temporary = Temporary {
+            target: self,
+            file: opened.map_err(|e| self.failed(&e))?,
+            path,
+            dir: match dir.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => dir,
+            },
+        };
+        let written = temporary.file.write_all(self.content.as_bytes());
+        written.map_err(|e| self.failed(&e))?;
+        Ok(temporary)
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        // It is no longer there once it was renamed.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }

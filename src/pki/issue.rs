@@ -1,12 +1,11 @@
-//! Loads, checks and issues certificates. [`Authority::ensure`] handles a CA, [`Leaf::ensure`] a certificate signed by
-//! one, [`ensure_signing_key`] the service account key.
+//! Loads, checks and issues certificates. [`Authority::ensure`] handles a CA, [`Leaf::ensure`] a certificate signed by one.
 
-use super::files::{self, PUBLIC, SECRET};
+use super::files::{self, PUBLIC, SECRET, Staged};
 use super::{CA_LIFE, LEAF_LIFE, PkiError, RENEW_BEFORE};
 use crate::x509::pem;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, SanType,
+    PKCS_ECDSA_P256_SHA256, SanType,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -27,6 +26,14 @@ pub(super) struct Authority {
     issuer: Option<Issuer<'static, KeyPair>>,
 }
 
+/// What was generated and is not written yet.
+#[derive(Default)]
+pub(super) struct Made {
+    pub(super) files: Staged,
+    /// Base names of the pairs.
+    pub(super) names: Vec<&'static str>,
+}
+
 /// The specification of a leaf certificate.
 pub(super) struct Leaf {
     pub(super) ca: &'static str,
@@ -35,13 +42,15 @@ pub(super) struct Leaf {
     pub(super) organization: Option<&'static str>,
     /// DNS names and IP addresses of a serving certificate; `None` for a client certificate.
     pub(super) serves: Option<(Vec<String>, Vec<IpAddr>)>,
+    /// Whether the file also has the CA's certificate, so that clients can take it as their CA bundle, as upstream's.
+    pub(super) chain: bool,
 }
 
-fn paths(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
+pub(super) fn paths(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
     (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")))
 }
 
-fn generation(path: &Path) -> impl Fn(rcgen::Error) -> PkiError {
+pub(super) fn generation(path: &Path) -> impl Fn(rcgen::Error) -> PkiError {
     move |e| PkiError::new(path, format!("cannot be made: {e}"))
 }
 
@@ -84,7 +93,7 @@ impl Authority {
         name: &'static str,
         common_name: &str,
         now: SystemTime,
-        written: &mut Vec<&'static str>,
+        made: &mut Made,
     ) -> Result<Self, PkiError> {
         let (path, key_path) = paths(dir, name);
         let found_key = files::read_secret(&key_path)?
@@ -96,9 +105,9 @@ impl Authority {
                 let key_pair = match found {
                     Some(key_pair) => key_pair,
                     None => {
-                        let made = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(generation(&key_path))?;
-                        files::write(&key_path, &made.serialize_pem(), SECRET)?;
-                        made
+                        let new = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(generation(&key_path))?;
+                        made.files.add(&key_path, new.serialize_pem(), SECRET);
+                        new
                     }
                 };
                 let mut params = params(common_name, now, CA_LIFE);
@@ -109,8 +118,8 @@ impl Authority {
                     KeyUsagePurpose::CrlSign,
                 ];
                 let pem = params.self_signed(&key_pair).map_err(generation(&path))?.pem();
-                files::write(&path, &pem, PUBLIC)?;
-                written.push(name);
+                made.files.add(&path, pem.clone(), PUBLIC);
+                made.names.push(name);
                 (pem, Some(key_pair))
             }
         };
@@ -172,20 +181,27 @@ impl Authority {
 }
 
 impl Leaf {
+    /// True if `dir` has a certificate of this name that `ca` did not issue. One of ours that has expired is ours.
+    pub(super) fn is_of_another_issuer(&self, dir: &Path, ca: &Authority) -> Result<bool, PkiError> {
+        let (path, _) = paths(dir, self.file);
+        let Some(pem) = files::read(&path)? else {
+            return Ok(false);
+        };
+        let der = certificate(&path, &pem)?;
+        let issued = X509Certificate::from_der(&der).ok();
+        let issued = issued.and_then(|(_, c)| u64::try_from(c.validity().not_before.timestamp()).ok());
+        let issued = UnixTime::since_unix_epoch(Duration::from_secs(issued.unwrap_or(0)));
+        Ok(self.verify(&der, ca, issued).is_err())
+    }
+
     /// Keeps a valid pair; otherwise issues a new certificate with a new key.
-    pub(super) fn ensure(
-        &self,
-        dir: &Path,
-        ca: &Authority,
-        now: SystemTime,
-        written: &mut Vec<&'static str>,
-    ) -> Result<(), PkiError> {
+    pub(super) fn ensure(&self, dir: &Path, ca: &Authority, now: SystemTime, made: &mut Made) -> Result<(), PkiError> {
         let (path, key_path) = paths(dir, self.file);
         let reissue_reason = match (files::read(&path)?, files::read_secret(&key_path)?) {
             (Some(pem), Some(key_pem)) => {
                 let der = certificate(&path, &pem)?;
                 if !matches(&der, &key(&key_path, &key_pem)?) {
-                    // Also the result of a crash between the two writes below.
+                    // Also the result of a crash before both were written.
                     Some("its key belongs to another certificate".to_owned())
                 } else {
                     self.reissue_reason(&der, ca, now)
@@ -216,9 +232,13 @@ impl Leaf {
             .map_err(generation(&path))?
             .signed_by(&key_pair, issuer)
             .map_err(generation(&path))?;
-        files::write(&key_path, &key_pair.serialize_pem(), SECRET)?;
-        files::write(&path, &issued.pem(), PUBLIC)?;
-        written.push(self.file);
+        made.files.add(&key_path, key_pair.serialize_pem(), SECRET);
+        let mut pem = issued.pem();
+        if self.chain {
+            pem += &pem::encode(pem::CERTIFICATE, &ca.certificate);
+        }
+        made.files.add(&path, pem, PUBLIC);
+        made.names.push(self.file);
         Ok(())
     }
 
@@ -279,52 +299,25 @@ impl Leaf {
                 }
             }
         }
+        self.verify(der, ca, unix_time(now))
+            .err()
+            .map(|e| format!("it does not verify against {} ({e})", ca.path.display()))
+    }
+
+    /// Verifies a certificate as of a time.
+    fn verify(&self, der: &CertificateDer<'_>, ca: &Authority, at: UnixTime) -> Result<(), webpki::Error> {
         let usage = match self.serves {
             Some(_) => webpki::KeyUsage::server_auth(),
             None => webpki::KeyUsage::client_auth(),
         };
-        let verified = webpki::anchor_from_trusted_cert(&ca.certificate).and_then(|anchor| {
-            let leaf = webpki::EndEntityCert::try_from(der)?;
-            leaf.verify_for_usage(
-                webpki::ALL_VERIFICATION_ALGS,
-                &[anchor],
-                &[],
-                unix_time(now),
-                usage,
-                None,
-                None,
-            )?;
-            Ok(())
-        });
-        verified
-            .err()
-            .map(|e| format!("it does not verify against {} ({e})", ca.path.display()))
+        let anchor = webpki::anchor_from_trusted_cert(&ca.certificate)?;
+        let leaf = webpki::EndEntityCert::try_from(der)?;
+        let algorithms = webpki::ALL_VERIFICATION_ALGS;
+        leaf.verify_for_usage(algorithms, &[anchor], &[], at, usage, None, None)?;
+        Ok(())
     }
 }
 
 fn unix_time(time: SystemTime) -> UnixTime {
     UnixTime::since_unix_epoch(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
-}
-
-/// Generates `sa.key` (ECDSA P-256 or RSA 2048) and `sa.pub` if missing. An existing `sa.pub` is never rewritten: it may also hold
-/// former keys, which still verify old tokens.
-pub(super) fn ensure_signing_key(dir: &Path, rsa: bool) -> Result<Option<&'static str>, PkiError> {
-    let (path, public_path) = (dir.join("sa.key"), dir.join("sa.pub"));
-    let (key_pair, made) = match files::read_secret(&path)? {
-        Some(pem) => (key(&path, &pem)?, false),
-        None => {
-            if files::read(&public_path)?.is_some() {
-                let remedy = "put the private key back, or remove sa.pub to have a new pair made (every service account token becomes invalid)";
-                return Err(PkiError::new(&path, format!("is missing beside sa.pub; {remedy}")));
-            }
-            let algorithm = if rsa { &PKCS_RSA_SHA256 } else { &PKCS_ECDSA_P256_SHA256 };
-            let made = KeyPair::generate_for(algorithm).map_err(generation(&path))?;
-            files::write(&path, &made.serialize_pem(), SECRET)?;
-            (made, true)
-        }
-    };
-    if files::read(&public_path)?.is_none() {
-        files::write(&public_path, &key_pair.public_key_pem(), PUBLIC)?;
-    }
-    Ok(made.then_some("sa"))
 }

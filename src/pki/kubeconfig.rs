@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// The content of a kubeconfig. Certificates are embedded, so that the file is self-contained.
 #[derive(Clone, Copy, Debug)]
-pub struct Kubeconfig<'a> {
+pub(crate) struct Kubeconfig<'a> {
     /// `https://host:port`.
     pub server: &'a str,
     /// PEM bundle that verifies the server.
@@ -20,7 +20,7 @@ pub struct Kubeconfig<'a> {
 
 /// Credentials of a kubeconfig user.
 #[derive(Clone, Copy, Debug)]
-pub enum Credentials<'a> {
+pub(crate) enum Credentials<'a> {
     /// A client certificate and its key, both PEM.
     Certificate {
         /// The certificate, PEM.
@@ -43,7 +43,7 @@ fn scalar(text: &str) -> String {
 
 impl Kubeconfig<'_> {
     /// Renders the file.
-    pub fn to_yaml(&self) -> String {
+    pub(crate) fn to_yaml(self) -> String {
         let b64 = |bytes: &[u8]| STANDARD.encode(bytes);
         let credentials = match self.credentials {
             Credentials::Certificate { certificate, key } => format!(
@@ -84,7 +84,7 @@ impl Kubeconfig<'_> {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_secret(path: &Path, content: &str) -> Result<(), PkiError> {
+pub(crate) fn write_secret(path: &Path, content: &str) -> Result<(), PkiError> {
     files::write(path, content, files::SECRET)
 }
 
@@ -92,7 +92,7 @@ pub fn write_secret(path: &Path, content: &str) -> Result<(), PkiError> {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_kubeconfig(path: &Path, kubeconfig: &Kubeconfig<'_>) -> Result<(), PkiError> {
+pub(crate) fn write_kubeconfig(path: &Path, kubeconfig: &Kubeconfig<'_>) -> Result<(), PkiError> {
     let yaml = kubeconfig.to_yaml();
     if files::read(path)?.as_deref() == Some(&yaml) {
         return Ok(());

@@ -1,9 +1,7 @@
 //! [`Signer`]: a CA that signs what certificate signing requests ask for (`pkg/controller/certificates/authority`).
 
 use super::{PkiError, files, issue};
-use crate::x509::{CertificateRequest, Draft};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use crate::x509::{CertificateRequest, Draft, pem};
 use rcgen::{KeyPair, SigningKey as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +14,7 @@ const BACKDATE: Duration = Duration::from_secs(300);
 const SHORT: Duration = Duration::from_secs(8 * 3600);
 
 /// A CA and its key.
-pub struct Signer {
+pub(crate) struct Signer {
     path: PathBuf,
     key: KeyPair,
     algorithm: &'static [u8],
@@ -48,7 +46,7 @@ impl Signer {
     ///
     /// # Errors
     /// A file is missing or unusable, or they do not belong together.
-    pub fn load(path: &Path, key_path: &Path) -> Result<Self, PkiError> {
+    pub(crate) fn load(path: &Path, key_path: &Path) -> Result<Self, PkiError> {
         let missing = |path: &Path| PkiError::new(path, "is missing: no certificate can be signed");
         let pem = files::read(path)?.ok_or_else(|| missing(path))?;
         let key_pem = files::read_secret(key_path)?.ok_or_else(|| missing(key_path))?;
@@ -80,7 +78,7 @@ impl Signer {
     ///
     /// # Errors
     /// The CA has expired or cannot sign.
-    pub fn sign(
+    pub(crate) fn sign(
         &self,
         request: &CertificateRequest,
         usages: &[&str],
@@ -113,19 +111,8 @@ impl Signer {
         };
         let signed = draft.to_be_signed();
         let signature = self.key.sign(&signed).map_err(|e| fail(format!("cannot sign: {e}")))?;
-        Ok(pem(&draft.signed(&signed, &signature)))
+        Ok(pem::encode(pem::CERTIFICATE, &draft.signed(&signed, &signature)))
     }
-}
-
-fn pem(der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    let mut out = String::from("-----BEGIN CERTIFICATE-----\n");
-    for line in text.as_bytes().chunks(64) {
-        out.extend(line.iter().map(|b| char::from(*b)));
-        out.push('\n');
-    }
-    out.push_str("-----END CERTIFICATE-----\n");
-    out
 }
 
 #[cfg(test)]
@@ -159,6 +146,7 @@ mod tests {
         }
         let options = PkiOptions {
             dir: dir.path().to_owned(),
+            serving_dir: None,
             names: Vec::new(),
             addresses: Vec::new(),
             rsa_signing_key: false,

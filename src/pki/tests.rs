@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 fn options(dir: &Path) -> PkiOptions {
     PkiOptions {
         dir: dir.join("pki"),
+        serving_dir: None,
         names: vec!["Gateway".into()],
         addresses: vec![IpAddr::from([10, 0, 0, 1])],
         rsa_signing_key: false,
@@ -69,6 +70,23 @@ fn keys_are_readable_by_their_owner_only() {
             assert_eq!(mode(&options.dir.join(&name)), 0o600, "{name}");
         }
     }
+}
+
+#[test]
+fn no_certificate_is_written_beside_a_key_that_is_not() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut staged = files::Staged::default();
+    staged.add(&tmp.path().join("a.crt"), "a".to_owned(), files::PUBLIC);
+    staged.add(&tmp.path().join("a.key"), "a".to_owned(), files::SECRET);
+    // No file can replace a directory.
+    std::fs::create_dir(tmp.path().join("a.key")).unwrap();
+    let error = staged.commit().unwrap_err().to_string();
+    assert!(error.contains("a.key: cannot be written"), "{error}");
+    let left: Vec<_> = std::fs::read_dir(tmp.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["a.key"], "nothing else is left");
 }
 
 #[test]
@@ -179,4 +197,48 @@ fn client_certificates_are_issued_for_the_requested_lifetime() {
             .to_yaml()
             .contains("- name: \"system:jane\"\n  user:\n    token: a.b-c\n")
     );
+}
+
+#[test]
+fn a_serving_pair_in_a_directory_of_its_own_is_made_renewed_or_left_alone() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut ours = options(tmp.path());
+    ours.serving_dir = Some(tmp.path().join("certs"));
+    let pki = ensure(&ours).unwrap();
+    assert!(pki.serving_is_ours && pki.written.contains(&"apiserver"));
+    let (cert, key) = pki.apiserver();
+    assert_eq!(cert, tmp.path().join("certs/apiserver.crt"));
+    assert!(!ours.dir.join("apiserver.crt").exists());
+    let made = std::fs::read_to_string(&cert).unwrap();
+    let ca = std::fs::read_to_string(pki.ca()).unwrap();
+    assert_eq!(made.matches("BEGIN CERTIFICATE").count(), 2, "{made}");
+    assert_eq!(
+        certificates(&made).last(),
+        certificates(&ca).last(),
+        "the file ends with the CA"
+    );
+
+    // Its own certificate is renewed in place once it expires.
+    let mut later = ours.clone();
+    later.now += LEAF_LIFE;
+    assert!(ensure(&later).unwrap().written.contains(&"apiserver"));
+    assert_ne!(std::fs::read_to_string(&cert).unwrap(), made);
+
+    // Somebody else's is neither renewed nor replaced.
+    let foreign = tempfile::tempdir().unwrap();
+    let theirs = ensure(&options(foreign.path())).unwrap().apiserver();
+    std::fs::copy(&theirs.0, &cert).unwrap();
+    std::fs::copy(&theirs.1, &key).unwrap();
+    let kept = std::fs::read(&cert).unwrap();
+    let pki = ensure(&later).unwrap();
+    assert!(!pki.serving_is_ours && pki.written.is_empty(), "{:?}", pki.written);
+    assert_eq!(std::fs::read(&cert).unwrap(), kept);
+}
+
+/// The certificates of a PEM text.
+fn certificates(text: &str) -> Vec<rustls::pki_types::CertificateDer<'static>> {
+    use rustls::pki_types::pem::PemObject as _;
+    rustls::pki_types::CertificateDer::pem_slice_iter(text.as_bytes())
+        .map(Result::unwrap)
+        .collect()
 }

@@ -1,5 +1,5 @@
 //! One request on a dedicated connection, for kubelets, pods and endpoints: requests are rare and streams last long, so
-//! a pool would not help. Backends of APIServices use the pool in `aggregator/proxy/transport`. Entry points: [`send`],
+//! a pool would not help. Backends of APIServices use the pool in `proxy/transport`. Entry points: [`send`],
 //! [`upgrade`], [`switch`].
 
 use super::dial::{self, DialError, Offer};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Destination of a request.
 #[derive(Clone)]
-pub struct Backend {
+pub(crate) struct Backend {
     /// `host:port`
     pub authority: String,
     /// TLS configuration; `None` for plain HTTP.
@@ -30,7 +30,7 @@ pub struct Backend {
 
 /// Why there is no response, in Go's wording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BackendError {
+pub(crate) enum BackendError {
     /// No connection could be established.
     Dial(String),
     /// The connection failed before the head of the response arrived.
@@ -50,7 +50,7 @@ impl fmt::Display for BackendError {
 impl std::error::Error for BackendError {}
 
 /// Outcome of an upgrade request.
-pub enum Upgrade {
+pub(crate) enum Upgrade {
     /// The response for the client: 101 (the tunnel is running), or the backend's refusal.
     Answered(Response),
     /// The backend sent a status that is neither 101 nor an error.
@@ -65,7 +65,7 @@ pub enum Upgrade {
 ///
 /// # Cancel safety
 /// Dropping the future closes the connection. The backend may have processed the request.
-pub async fn send(
+pub(crate) async fn send(
     backend: &Backend,
     request: http::Request<Body>,
     tasks: &TaskGroup,
@@ -86,7 +86,7 @@ pub async fn send(
 ///
 /// # Cancel safety
 /// Dropping the future closes the backend's connection. A started tunnel continues until one side ends.
-pub async fn upgrade(
+pub(crate) async fn upgrade(
     backend: &Backend,
     request: http::Request<Body>,
     client: super::tunnel::ClientSide,
@@ -108,7 +108,7 @@ pub async fn upgrade(
 }
 
 /// Outcome of [`switch`].
-pub enum Upgraded {
+pub(crate) enum Upgraded {
     /// The backend's headers, and its connection.
     Switched(HeaderMap, TokioIo<hyper::upgrade::Upgraded>),
     /// Any response but 101.
@@ -122,7 +122,7 @@ pub enum Upgraded {
 ///
 /// # Cancel safety
 /// Dropping the future closes the backend's connection.
-pub async fn switch(
+pub(crate) async fn switch(
     backend: &Backend,
     request: http::Request<Body>,
     tasks: &TaskGroup,

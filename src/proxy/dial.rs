@@ -19,9 +19,9 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 /// Limit for name lookup and TCP connect together, as in Go's `http.DefaultTransport`.
-pub const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Limit for the TLS handshake, as in Go's `http.DefaultTransport`.
-pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Limit per address, if the name has further ones to try.
 const PER_ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
@@ -34,11 +34,11 @@ const KEEPALIVE_PROBES: u32 = 3;
 
 /// Why a connection could not be established; the text is shown to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DialError(pub String);
+pub(crate) struct DialError(pub String);
 
 /// The ALPN protocols to offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
+pub(crate) enum Offer {
     /// h2, then http/1.1.
     Any,
     /// http/1.1 only.
@@ -46,7 +46,7 @@ pub enum Offer {
 }
 
 /// An established connection.
-pub struct Dialed {
+pub(crate) struct Dialed {
     /// The byte stream.
     pub io: Connection,
     /// Whether HTTP/2 was negotiated.
@@ -58,7 +58,7 @@ pub struct Dialed {
 }
 
 /// A TCP connection to one of a name's addresses.
-pub struct TcpConnection {
+pub(crate) struct TcpConnection {
     /// The connection.
     pub tcp: TcpStream,
     /// Number of addresses there were to choose from.
@@ -72,7 +72,7 @@ pub struct TcpConnection {
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future ends the attempt and closes the socket.
-pub async fn secure_tcp(connection: TcpConnection, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
+pub(crate) async fn secure_tcp(connection: TcpConnection, tls: &ClientTls, offer: Offer) -> Result<Dialed, DialError> {
     over_tcp(connection, tls, offer, TrackedStream::new).await
 }
 
@@ -83,7 +83,7 @@ pub async fn secure_tcp(connection: TcpConnection, tls: &ClientTls, offer: Offer
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future ends the attempt and closes the socket.
-pub async fn dial_directly(
+pub(crate) async fn dial_directly(
     authority: &str,
     tls: &ClientTls,
     offer: Offer,
@@ -101,7 +101,7 @@ pub async fn dial_directly(
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future ends the attempt and closes the socket.
-pub async fn dial_watched(
+pub(crate) async fn dial_watched(
     authority: &str,
     tls: &ClientTls,
     offer: Offer,
@@ -128,7 +128,7 @@ pub async fn dial_watched(
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future ends the attempt and closes the socket.
-pub async fn dial_socket(
+pub(crate) async fn dial_socket(
     socket: &Socket,
     tls: &ClientTls,
     offer: Offer,
@@ -203,7 +203,7 @@ async fn secure(
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future ends the attempt.
-pub async fn connect(authority: &str) -> Result<TcpStream, DialError> {
+pub(crate) async fn connect(authority: &str) -> Result<TcpStream, DialError> {
     connect_starting_at(authority, 0).await.map(|connection| connection.tcp)
 }
 
@@ -214,7 +214,7 @@ pub async fn connect(authority: &str) -> Result<TcpStream, DialError> {
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future ends the attempt.
-pub async fn connect_starting_at(authority: &str, start: usize) -> Result<TcpConnection, DialError> {
+pub(crate) async fn connect_starting_at(authority: &str, start: usize) -> Result<TcpConnection, DialError> {
     let deadline = Instant::now() + DIAL_TIMEOUT;
     let addresses = lookup(authority, deadline).await?;
     connect_any(host_of(authority), addresses, start, deadline).await
@@ -227,7 +227,7 @@ pub async fn connect_starting_at(authority: &str, start: usize) -> Result<TcpCon
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future ends the attempt.
-pub async fn connect_to(authority: &str, addresses: &[SocketAddr]) -> Result<TcpConnection, DialError> {
+pub(crate) async fn connect_to(authority: &str, addresses: &[SocketAddr]) -> Result<TcpConnection, DialError> {
     let deadline = Instant::now() + DIAL_TIMEOUT;
     connect_any(host_of(authority), addresses.to_vec(), 0, deadline).await
 }
@@ -281,7 +281,7 @@ pub(super) async fn connect_any(
 }
 
 /// An I/O error in Go's wording: the system call, then the system's text.
-pub fn system_error(call: &str, e: &io::Error) -> String {
+pub(crate) fn system_error(call: &str, e: &io::Error) -> String {
     use io::ErrorKind as K;
     let text = match e.kind() {
         K::ConnectionRefused => "connection refused",

@@ -4,12 +4,12 @@
 //! caller. `origin` confines responses in browsers.
 
 mod identity;
-pub mod origin;
+pub(crate) mod origin;
 mod special;
 
 use super::hops::HOPS;
-pub use identity::{Identity, InvalidValue};
-pub use special::Special;
+pub(crate) use identity::{Identity, InvalidValue};
+pub(crate) use special::Special;
 
 use crate::request::InformationalSender;
 use crate::request::headers::{folds_to, folds_to_prefix, remove_all, retain_announced};
@@ -21,15 +21,16 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 /// Correlates the audit events and log lines of a backend with the request.
-pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+pub(crate) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// Removes hop-by-hop headers (RFC 9110, 7.6.1).
-pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
+#[cfg(test)]
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     Special::of(headers).strip_hop_by_hop(headers);
 }
 
 /// Removes the headers that a backend may not send to clients: hop-by-hop and CORS.
-pub fn clean_response(headers: &mut HeaderMap) {
+pub(crate) fn clean_response(headers: &mut HeaderMap) {
     Special::of(headers).clean_response(headers);
 }
 
@@ -42,7 +43,7 @@ fn announce_trailers(headers: &mut HeaderMap) {
 }
 
 /// Removes the trailers whose names would not pass as headers either.
-pub fn clean_trailers(trailers: &mut HeaderMap) {
+pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     remove_all(trailers, |name| !may_trail(name.as_str()));
 }
 
@@ -68,7 +69,7 @@ fn may_trail(name: &str) -> bool {
 }
 
 /// Whether the client accepts trailers.
-pub fn wants_trailers(headers: &HeaderMap) -> bool {
+pub(crate) fn wants_trailers(headers: &HeaderMap) -> bool {
     headers.get_all(header::TE).iter().any(|v| {
         v.to_str()
             .is_ok_and(|v| v.split(',').any(|t| t.trim().eq_ignore_ascii_case("trailers")))
@@ -77,7 +78,7 @@ pub fn wants_trailers(headers: &HeaderMap) -> bool {
 
 /// For upgrades, whose `Connection` header is passed on: removes the headers that the gateway sets from its list, so
 /// that no backend drops them as hop-by-hop.
-pub fn keep_identity_end_to_end(headers: &mut HeaderMap) {
+pub(crate) fn keep_identity_end_to_end(headers: &mut HeaderMap) {
     let ours = |name: &str| {
         let name = name.trim().to_ascii_lowercase();
         name.starts_with("x-remote-") || name.starts_with("x-forwarded-") || name == "audit-id" || name == HOPS.as_str()
@@ -104,7 +105,7 @@ pub fn keep_identity_end_to_end(headers: &mut HeaderMap) {
 }
 
 /// Whether the client requests an upgrade. Upstream's test: any `Connection` value that contains "upgrade".
-pub fn wants_upgrade(headers: &HeaderMap) -> bool {
+pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::CONNECTION)
         .iter()
@@ -112,7 +113,7 @@ pub fn wants_upgrade(headers: &HeaderMap) -> bool {
 }
 
 /// Appends the client's address to `X-Forwarded-For`, joining several headers into one as Go's `ReverseProxy` does.
-pub fn forwarded_for(headers: &mut HeaderMap, client: Option<IpAddr>) {
+pub(crate) fn forwarded_for(headers: &mut HeaderMap, client: Option<IpAddr>) {
     let Some(client) = client else { return };
     match headers.entry(X_FORWARDED_FOR) {
         Entry::Vacant(none) => {
@@ -161,7 +162,7 @@ fn address(client: IpAddr) -> HeaderValue {
 }
 
 /// Sets `X-Forwarded-Host` (the backend's host, as upstream does), `-Proto` and `-Uri`.
-pub fn forwarded_target(headers: &mut HeaderMap, host: HeaderValue, path: &str) {
+pub(crate) fn forwarded_target(headers: &mut HeaderMap, host: HeaderValue, path: &str) {
     headers.insert(X_FORWARDED_HOST, host);
     headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("https"));
     if let Ok(v) = HeaderValue::from_str(&super::url::cleaned_path(path)) {
@@ -170,7 +171,7 @@ pub fn forwarded_target(headers: &mut HeaderMap, host: HeaderValue, path: &str) 
 }
 
 /// Forwards informational responses to this request to `informational`.
-pub fn forward_informational<B>(request: &mut http::Request<B>, informational: InformationalSender) {
+pub(crate) fn forward_informational<B>(request: &mut http::Request<B>, informational: InformationalSender) {
     hyper::ext::on_informational(request, move |early| {
         let mut headers = early.headers().clone();
         clean_response(&mut headers);

@@ -11,23 +11,24 @@
 //! Entry points: [`Hops::next_value`] for requests that carry the header, [`Hops::first`] for all others.
 
 use crate::apimachinery::status::Status;
+use crate::sync::{Mutex, MutexGuard};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Instance IDs of the gateways that have forwarded the request, in order.
-pub const HOPS: HeaderName = HeaderName::from_static("x-torana-hops");
+pub(crate) const HOPS: HeaderName = HeaderName::from_static("x-torana-hops");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Limit of gateways that a request may pass.
-pub const MAX_HOPS: usize = 16;
+pub(crate) const MAX_HOPS: usize = 16;
 /// Longest ID considered; longer ones are not from a gateway.
 const MAX_ID_LENGTH: usize = 64;
 
 /// The identity of this gateway instance in the header.
 #[derive(Clone, Debug)]
-pub struct Hops {
+pub(crate) struct Hops {
     id: String,
     own: HeaderValue,
     in_flight: Arc<InFlight>,
@@ -41,11 +42,11 @@ struct InFlight {
 }
 
 /// Guard of a request in flight to a backend.
-pub struct InFlightGuard(Arc<InFlight>, u64);
+pub(crate) struct InFlightGuard(Arc<InFlight>, u64);
 
 impl InFlight {
     fn requests(&self) -> MutexGuard<'_, HashSet<u64>> {
-        self.requests.lock().expect("no code panics while holding this lock")
+        self.requests.lock()
     }
 }
 
@@ -63,12 +64,12 @@ impl Default for Hops {
 
 impl Hops {
     /// Creates an instance with a random ID.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::named(&uuid::Uuid::new_v4().simple().to_string())
     }
 
     /// Creates an instance with this ID, which consists of letters and digits.
-    pub fn named(id: &str) -> Self {
+    pub(crate) fn named(id: &str) -> Self {
         Self {
             id: id.to_owned(),
             own: HeaderValue::from_str(id).expect("an id is letters and digits"),
@@ -77,19 +78,19 @@ impl Hops {
     }
 
     /// The header value for the gateway's own probes.
-    pub fn own(&self) -> &HeaderValue {
+    pub(crate) fn own(&self) -> &HeaderValue {
         &self.own
     }
 
     /// The header value to send on for a request that has no `X-Torana-Hops`; `None` if it comes directly from a
     /// client. A proxy is recognised by `X-Forwarded-For` together with the audit ID, which gateways send on.
-    pub fn first(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+    pub(crate) fn first(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         (headers.contains_key(FORWARDED_FOR) && headers.contains_key(AUDIT_ID)).then(|| self.own.clone())
     }
 
     /// Registers a request in flight to the backend of `handler`; `None` if one with
     /// this audit ID is in flight already.
-    pub fn begin(&self, audit_id: &HeaderValue, handler: usize) -> Option<InFlightGuard> {
+    pub(crate) fn begin(&self, audit_id: &HeaderValue, handler: usize) -> Option<InFlightGuard> {
         // Hashed with a random key, so that clients cannot provoke collisions.
         let key = self.in_flight.hasher.hash_one((audit_id.as_bytes(), handler));
         let is_new = self.in_flight.requests().insert(key);
@@ -97,7 +98,7 @@ impl Hops {
     }
 
     /// The 508 status for a request that returned while it was in flight.
-    pub fn loop_detected(&self) -> Status {
+    pub(crate) fn loop_detected(&self) -> Status {
         let id = &self.id;
         let message = format!("loop detected: the request has passed this gateway before: {id} -> {id}");
         Status::new(508, "LoopDetected", message)
@@ -107,7 +108,7 @@ impl Hops {
     ///
     /// # Errors
     /// 508 with the path, if the request has passed this gateway before or has passed too many.
-    pub fn next_value(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Status> {
+    pub(crate) fn next_value(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Status> {
         let is_id = |id: &&str| {
             let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
             !id.is_empty() && id.len() <= MAX_ID_LENGTH && id.bytes().all(plain)

@@ -10,7 +10,7 @@
 mod body;
 mod entities;
 
-pub use body::{Encoding, Rewritten};
+pub(crate) use body::{Encoding, Rewritten};
 
 use super::links::Links;
 use entities::{escape, unescaped};

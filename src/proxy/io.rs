@@ -30,7 +30,7 @@ const LARGE_UPLOAD: usize = 48 << 10;
 
 /// A byte stream that records what arrives.
 #[derive(Debug)]
-pub struct TrackedStream {
+pub(crate) struct TrackedStream {
     bytes: Socket,
     received: ReceiveFlag,
     /// Bytes sent since the last byte arrived; `None` if the connection is not watched.
@@ -46,7 +46,7 @@ enum Socket {
 /// A connection on which HTTP is spoken.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "nearly all are the large one")]
-pub enum Connection {
+pub(crate) enum Connection {
     /// With TLS.
     Tls(TlsStream<TrackedStream>),
     /// Without TLS.
@@ -55,18 +55,18 @@ pub enum Connection {
 
 /// Whether bytes have arrived since the last check. Clones share the flag.
 #[derive(Clone, Debug, Default)]
-pub struct ReceiveFlag(Arc<AtomicBool>);
+pub(crate) struct ReceiveFlag(Arc<AtomicBool>);
 
 impl ReceiveFlag {
     /// Returns whether bytes arrived since the last call, and resets the flag.
-    pub fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
 }
 
 impl TrackedStream {
     /// A TCP connection that is not watched.
-    pub fn new(tcp: TcpStream) -> Self {
+    pub(crate) fn new(tcp: TcpStream) -> Self {
         Self {
             bytes: Socket::Tcp(tcp),
             received: ReceiveFlag::default(),
@@ -75,7 +75,7 @@ impl TrackedStream {
     }
 
     /// A Unix socket, which is never watched: its peer cannot become unreachable.
-    pub fn unix(unix: UnixStream) -> Self {
+    pub(crate) fn unix(unix: UnixStream) -> Self {
         Self {
             bytes: Socket::Unix(unix),
             received: ReceiveFlag::default(),
@@ -84,7 +84,7 @@ impl TrackedStream {
     }
 
     /// A TCP connection whose dead peer is detected within seconds.
-    pub fn watched(tcp: TcpStream) -> Self {
+    pub(crate) fn watched(tcp: TcpStream) -> Self {
         let mut io = Self::new(tcp);
         io.unanswered = Some(0);
         io.limit_unacknowledged(UNACKNOWLEDGED);
@@ -125,14 +125,14 @@ impl TrackedStream {
     }
 
     /// The flag that records arriving bytes.
-    pub fn receive_flag(&self) -> ReceiveFlag {
+    pub(crate) fn receive_flag(&self) -> ReceiveFlag {
         self.received.clone()
     }
 }
 
 impl Connection {
     /// The flag that records arriving bytes.
-    pub fn receive_flag(&self) -> ReceiveFlag {
+    pub(crate) fn receive_flag(&self) -> ReceiveFlag {
         match self {
             Self::Tls(tls) => tls.get_ref().0.receive_flag(),
             Self::Plain(io) => io.receive_flag(),

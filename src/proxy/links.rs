@@ -102,7 +102,7 @@ impl<'a> Parts<'a> {
 }
 
 /// The error of Go's `url.Parse` for this link, if any.
-pub fn go_parse_error(link: &str) -> Option<String> {
+pub(crate) fn go_parse_error(link: &str) -> Option<String> {
     let about = |why: String| Some(format!("parse {}: {why}", crate::apimachinery::field::quote(link)));
     let (head, fragment) = link.split_once('#').unwrap_or((link, ""));
     let head = head.split('?').next().unwrap_or("");

@@ -6,7 +6,7 @@
 mod own;
 mod sockets;
 
-pub use own::OwnAddress;
+pub(crate) use own::OwnAddress;
 
 use super::dial::{self, DialError, TcpConnection};
 use crate::request::percent;
@@ -26,7 +26,7 @@ const MAX_HEAD: usize = 16 << 10;
 
 /// How outgoing connections are made. Parsed once; a connection then costs a few comparisons.
 #[derive(Clone, Default)]
-pub struct Outbound {
+pub(crate) struct Outbound {
     proxy: Option<Proxy>,
     except: Vec<Except>,
     socket_dirs: Vec<PathBuf>,
@@ -56,7 +56,8 @@ enum Except {
 
 impl Outbound {
     /// Without a proxy.
-    pub fn direct() -> Self {
+    #[cfg(test)]
+    pub(crate) fn direct() -> Self {
         Self::default()
     }
 
@@ -64,7 +65,7 @@ impl Outbound {
     ///
     /// # Errors
     /// A one-line message if the proxy cannot be used.
-    pub fn from_settings(https_proxy: &str, no_proxy: &str) -> Result<Self, String> {
+    pub(crate) fn from_settings(https_proxy: &str, no_proxy: &str) -> Result<Self, String> {
         Ok(Self {
             proxy: proxy(https_proxy.trim())?,
             except: no_proxy.split(',').filter_map(|e| except(e.trim())).collect(),
@@ -79,7 +80,7 @@ impl Outbound {
     ///
     /// # Errors
     /// As [`Outbound::from_settings`].
-    pub fn from_environment() -> Result<Self, String> {
+    pub(crate) fn from_environment() -> Result<Self, String> {
         let read = |names: [&str; 2]| {
             let set = names
                 .into_iter()
@@ -91,7 +92,7 @@ impl Outbound {
 
     /// Resolves `authority` to these addresses.
     #[cfg(test)]
-    pub fn with_static_names(mut self, authority: &str, addresses: &[std::net::SocketAddr]) -> Self {
+    pub(crate) fn with_static_names(mut self, authority: &str, addresses: &[std::net::SocketAddr]) -> Self {
         self.static_names.insert(authority.to_owned(), addresses.to_vec());
         self
     }
@@ -104,7 +105,7 @@ impl Outbound {
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future ends the attempt.
-    pub async fn connect(&self, authority: &str, start: usize) -> Result<TcpConnection, DialError> {
+    pub(crate) async fn connect(&self, authority: &str, start: usize) -> Result<TcpConnection, DialError> {
         let Some(proxy) = self.proxy.as_ref().filter(|_| !self.is_excepted(authority)) else {
             return self.connect_directly(authority, start).await;
         };
@@ -130,7 +131,7 @@ impl Outbound {
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future ends the attempt.
-    pub async fn connect_directly(&self, authority: &str, start: usize) -> Result<TcpConnection, DialError> {
+    pub(crate) async fn connect_directly(&self, authority: &str, start: usize) -> Result<TcpConnection, DialError> {
         let deadline = Instant::now() + dial::DIAL_TIMEOUT;
         let addresses = self.addresses(authority, deadline).await?;
         if let Some(own) = addresses.iter().find(|a| self.is_own(**a)) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Loop detection and browser isolation for proxied requests.
 #[derive(Clone, Debug)]
-pub struct ProxyPolicy {
+pub(crate) struct ProxyPolicy {
     /// The identity of this gateway for loop detection.
     pub hops: Arc<Hops>,
     /// `--backend-response-isolation`: responses of backends cannot act for the gateway's origin in browsers.
@@ -29,7 +29,7 @@ impl ProxyPolicy {
     ///
     /// # Errors
     /// 508 if the request loops.
-    pub fn pass(&self, headers: &mut HeaderMap) -> Result<(), Status> {
+    pub(crate) fn pass(&self, headers: &mut HeaderMap) -> Result<(), Status> {
         match self.hops.next_value(headers)? {
             Some(onward) => drop(headers.insert(HOPS, onward)),
             None => drop(headers.remove(HOPS)),
@@ -38,7 +38,7 @@ impl ProxyPolicy {
     }
 
     /// Removes from a response what a backend may not send; returns the flags of what is left.
-    pub fn clean_answer(&self, special: Special, headers: &mut HeaderMap) -> Special {
+    pub(crate) fn clean_answer(&self, special: Special, headers: &mut HeaderMap) -> Special {
         let rest = special.clean_response(headers);
         if rest.origin && self.isolate {
             origin::strip(headers);
@@ -47,7 +47,7 @@ impl ProxyPolicy {
     }
 
     /// The same for the response to an upgrade, whose other headers are passed on unchanged.
-    pub fn clean_upgrade(&self, headers: &mut HeaderMap) {
+    pub(crate) fn clean_upgrade(&self, headers: &mut HeaderMap) {
         if self.isolate {
             origin::strip(headers);
         }
@@ -55,7 +55,7 @@ impl ProxyPolicy {
 
     /// Confines a response with a body that a browser might render. Returns false if no browser would, in which case
     /// there are no links to rewrite either.
-    pub fn confine(&self, headers: &mut HeaderMap) -> bool {
+    pub(crate) fn confine(&self, headers: &mut HeaderMap) -> bool {
         match self.isolate {
             true => origin::confine(headers),
             false => !origin::is_inert(headers),

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::pin::Pin;
 
 /// A pending lookup.
-pub type Lookup<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
+pub(crate) type Lookup<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
 /// Resolves host names.
-pub trait Resolver: Send + Sync + 'static {
+pub(crate) trait Resolver: Send + Sync + 'static {
     /// The addresses of this host.
     ///
     /// # Cancel safety
@@ -20,7 +20,7 @@ pub trait Resolver: Send + Sync + 'static {
 
 /// The resolver of this machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SystemResolver;
+pub(crate) struct SystemResolver;
 
 impl Resolver for SystemResolver {
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {

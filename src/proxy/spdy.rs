@@ -117,13 +117,13 @@ impl Decoder {
 
 /// Makes frames. Header blocks share one zlib stream, so a session has one encoder.
 #[derive(Debug, Default)]
-pub struct Encoder {
+pub(crate) struct Encoder {
     has_started: bool,
 }
 
 impl Encoder {
     /// Opens a stream with one header.
-    pub fn open(&mut self, stream: u32, name: &str, value: &str) -> Bytes {
+    pub(crate) fn open(&mut self, stream: u32, name: &str, value: &str) -> Bytes {
         let mut block = 1u32.to_be_bytes().to_vec();
         for text in [name, value] {
             let length = u32::try_from(text.len()).expect("headers of ours are short");
@@ -155,7 +155,7 @@ impl Encoder {
 }
 
 /// The head of a data frame.
-pub fn data(stream: u32, length: usize, is_last: bool) -> [u8; HEAD] {
+pub(crate) fn data(stream: u32, length: usize, is_last: bool) -> [u8; HEAD] {
     let length = u32::try_from(length).expect("callers cut data into pieces");
     let mut head = [0; HEAD];
     head[..4].copy_from_slice(&stream.to_be_bytes());
@@ -165,7 +165,7 @@ pub fn data(stream: u32, length: usize, is_last: bool) -> [u8; HEAD] {
 }
 
 /// A ping, or the answer to one.
-pub fn ping(id: u32) -> Bytes {
+pub(crate) fn ping(id: u32) -> Bytes {
     control(PING, &id.to_be_bytes())
 }
 

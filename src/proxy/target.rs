@@ -8,8 +8,8 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use endpoint::{Protocol, Socket, Target, TargetEndpoint};
-pub use reference::{Reference, Source};
+pub(crate) use endpoint::{Protocol, Socket, Target, TargetEndpoint};
+pub(crate) use reference::{Reference, Source};
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::time;
@@ -19,24 +19,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Domain of the annotations defined by this project.
-pub const DOMAIN: &str = "torana.dev/";
+pub(crate) const DOMAIN: &str = "torana.dev/";
 /// Comma-separated backend URLs; each request uses one. `spec.service` is still required, for servers that do not
 /// support this annotation.
-pub const URLS: &str = "torana.dev/backend-urls";
+pub(crate) const URLS: &str = "torana.dev/backend-urls";
 /// The name in the backends' certificates. Required if the URLs name several hosts, or none.
-pub const SERVER_NAME: &str = "torana.dev/backend-server-name";
+pub(crate) const SERVER_NAME: &str = "torana.dev/backend-server-name";
 /// Where to read the CA certificates that verify the backend, instead of `spec.caBundle`.
-pub const CA_FROM: &str = "torana.dev/backend-ca-from";
+pub(crate) const CA_FROM: &str = "torana.dev/backend-ca-from";
 /// Where to read the client certificate for the backend, instead of the front-proxy's.
-pub const CERTIFICATE_FROM: &str = "torana.dev/backend-client-certificate-from";
+pub(crate) const CERTIFICATE_FROM: &str = "torana.dev/backend-client-certificate-from";
 /// Limit for establishing a connection, TLS included.
-pub const CONNECT_TIMEOUT: &str = "torana.dev/backend-connect-timeout";
+pub(crate) const CONNECT_TIMEOUT: &str = "torana.dev/backend-connect-timeout";
 /// Limit for the head of a response.
-pub const HEADER_TIMEOUT: &str = "torana.dev/backend-header-timeout";
+pub(crate) const HEADER_TIMEOUT: &str = "torana.dev/backend-header-timeout";
 /// Limit for a whole response. Watches and other streams are exempt.
-pub const REQUEST_TIMEOUT: &str = "torana.dev/backend-request-timeout";
+pub(crate) const REQUEST_TIMEOUT: &str = "torana.dev/backend-request-timeout";
 /// Limit of concurrent requests. Watches and other streams are not counted.
-pub const MAX_REQUESTS: &str = "torana.dev/backend-max-requests-inflight";
+pub(crate) const MAX_REQUESTS: &str = "torana.dev/backend-max-requests-inflight";
 
 const KNOWN: [&str; 8] = [
     URLS,
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
             }
             Ok(d) => Some(d),
             Err(why) => {
-                self.invalid(key, value, &why);
+                self.invalid(key, value, &why.to_string());
                 None
             }
         }

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 /// All inputs of a TLS configuration. Backends with equal inputs share connections.
 #[derive(Clone)]
-pub struct TlsInputs {
+pub(crate) struct TlsInputs {
     /// Skip verification of the backend's certificate.
     pub insecure: bool,
     /// CA certificates in PEM; empty for those of the system.
@@ -27,7 +27,7 @@ pub struct TlsInputs {
 }
 
 /// The TLS configurations for one set of inputs.
-pub struct ClientTls {
+pub(crate) struct ClientTls {
     /// Offers h2, then http/1.1.
     pub any: Arc<ClientConfig>,
     /// Offers http/1.1 only, for upgrades.
@@ -37,7 +37,7 @@ pub struct ClientTls {
 }
 
 /// Builds TLS configurations and caches the system's root certificates.
-pub struct TlsBuilder {
+pub(crate) struct TlsBuilder {
     provider: Arc<CryptoProvider>,
     system_roots: OnceLock<Arc<RootCertStore>>,
     certificate_warnings: Option<X509Warnings>,
@@ -45,7 +45,7 @@ pub struct TlsBuilder {
 
 impl TlsInputs {
     /// Whether both describe the same configuration. Client certificates are compared by pointer.
-    pub fn same(&self, other: &Self) -> bool {
+    pub(crate) fn same(&self, other: &Self) -> bool {
         let identity = match (&self.identity, &other.identity) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             (None, None) => true,
@@ -62,7 +62,7 @@ impl TlsInputs {
 
 impl TlsBuilder {
     /// Creates a builder that uses this crypto provider.
-    pub fn new(provider: Arc<CryptoProvider>) -> Self {
+    pub(crate) fn new(provider: Arc<CryptoProvider>) -> Self {
         Self {
             provider,
             system_roots: OnceLock::new(),
@@ -71,7 +71,7 @@ impl TlsBuilder {
     }
 
     /// Counts deprecated properties of backends' certificates.
-    pub fn with_metrics(mut self, certificate_warnings: X509Warnings) -> Self {
+    pub(crate) fn with_metrics(mut self, certificate_warnings: X509Warnings) -> Self {
         self.certificate_warnings = Some(certificate_warnings);
         self
     }
@@ -81,7 +81,7 @@ impl TlsBuilder {
     ///
     /// # Errors
     /// Upstream's error text for a CA bundle that cannot be used.
-    pub fn build(&self, inputs: &TlsInputs) -> Result<ClientTls, String> {
+    pub(crate) fn build(&self, inputs: &TlsInputs) -> Result<ClientTls, String> {
         let verdict: Box<dyn Verdict> = if inputs.insecure {
             Box::new(AnyServer)
         } else if inputs.ca_bundle.is_empty() {
@@ -137,7 +137,7 @@ fn load_system_roots() -> RootCertStore {
 ///
 /// # Errors
 /// Upstream's text.
-pub fn check_bundle(pem: &[u8]) -> Result<(), String> {
+pub(crate) fn check_bundle(pem: &[u8]) -> Result<(), String> {
     parse_bundle(pem).map(drop)
 }
 

@@ -25,7 +25,7 @@ use tokio::time::Sleep;
 const REFUSAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The client's side of an upgrade that may follow.
-pub struct ClientSide {
+pub(crate) struct ClientSide {
     upgrade: OnUpgrade,
     /// Tells the server's connection task that the tunnel has ended, when dropped.
     held: Option<UntilUpgradeEnds>,
@@ -34,7 +34,7 @@ pub struct ClientSide {
 
 impl ClientSide {
     /// Holds `guard` until the tunnel has ended or turned out not to start.
-    pub fn holding(mut self, guard: impl Any + Send) -> Self {
+    pub(crate) fn holding(mut self, guard: impl Any + Send) -> Self {
         self.guard = Some(Box::new(guard));
         self
     }
@@ -43,20 +43,20 @@ impl ClientSide {
     ///
     /// # Errors
     /// The client's connection ended before.
-    pub async fn opened(self) -> hyper::Result<(TokioIo<Upgraded>, impl Send)> {
+    pub(crate) async fn opened(self) -> hyper::Result<(TokioIo<Upgraded>, impl Send)> {
         let io = TokioIo::new(self.upgrade.await?);
         Ok((io, (self.held, self.guard)))
     }
 }
 
 /// Takes the client's side of an upgrade; `None` if its protocol does not support upgrades.
-pub fn client_side(request: &mut Request) -> Option<ClientSide> {
+pub(crate) fn client_side(request: &mut Request) -> Option<ClientSide> {
     let version = request.version();
     take(version, request.extensions_mut())
 }
 
 /// [`client_side`] of a request without its body.
-pub fn client_side_of(head: &mut Parts) -> Option<ClientSide> {
+pub(crate) fn client_side_of(head: &mut Parts) -> Option<ClientSide> {
     take(head.version, &mut head.extensions)
 }
 
@@ -73,7 +73,7 @@ fn take(version: Version, extensions: &mut Extensions) -> Option<ClientSide> {
 
 /// Starts a tunnel in a task of `tasks`. Returns false if the group is stopping; both connections then close.
 #[must_use]
-pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool {
+pub(crate) fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool {
     let stop = tasks.stop_signal().clone();
     tasks.spawn("upgrade tunnel", async move {
         let ((client, _held), backend) = match tokio::try_join!(client.opened(), backend) {
@@ -90,7 +90,7 @@ pub fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool 
 
 /// Passes on the response of a backend that refuses the upgrade, and closes the connection behind it. A body that is
 /// incomplete after ten seconds is cut off.
-pub fn refusal(response: http::Response<Incoming>) -> Response {
+pub(crate) fn refusal(response: http::Response<Incoming>) -> Response {
     let mut response = response.map(|body| {
         Body::stream(BodyWithDeadline {
             body,

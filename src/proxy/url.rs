@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// The path with all escapes normalised: `%2F` becomes `/`, unnecessary escapes are decoded, double and trailing
 /// slashes stay. `None` if an escape is malformed.
-pub fn canonical_path(path: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn canonical_path(path: &str) -> Option<Cow<'_, str>> {
     if percent::is_encoded_path(path) {
         return Some(Cow::Borrowed(path));
     }
@@ -16,7 +16,7 @@ pub fn canonical_path(path: &str) -> Option<Cow<'_, str>> {
 
 /// The query parsed and encoded again: keys sorted, the order of values per key kept, spaces as `+`. Pairs with
 /// malformed escapes or `;` are dropped, as Go does.
-pub fn canonical_query(query: &str) -> String {
+pub(crate) fn canonical_query(query: &str) -> String {
     let pairs = query
         .split('&')
         .filter(|p| !p.is_empty() && !p.contains(';'))
@@ -28,7 +28,7 @@ pub fn canonical_query(query: &str) -> String {
 }
 
 /// Encodes pairs as a query: keys sorted, the order of values per key kept.
-pub fn query_of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+pub(crate) fn query_of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     encoded(pairs.into_iter().collect(), 0)
 }
 
@@ -47,7 +47,7 @@ fn encoded<T: AsRef<[u8]>>(mut pairs: Vec<(T, T)>, capacity: usize) -> String {
 }
 
 /// Percent-encodes a decoded path for the request line.
-pub fn escaped_path(decoded: &str) -> String {
+pub(crate) fn escaped_path(decoded: &str) -> String {
     percent::encode_path(decoded.as_bytes()).into_owned()
 }
 

@@ -99,7 +99,7 @@ impl Verdict for AnyServer {
 
 /// A verification failure in Go's wording.
 #[derive(Debug)]
-pub struct X509Error(pub String);
+pub(crate) struct X509Error(pub String);
 
 /// WebPKI first, then a certificate that is in the bundle itself.
 #[derive(Debug)]

@@ -50,11 +50,19 @@ pub(super) async fn mutate<'a>(
 }
 
 impl Mutated<'_> {
+    /// The same write, with an old object without managed fields.
+    pub(crate) fn without_managed_fields(mut self) -> Self {
+        if let Some(old) = &mut self.attributes.old_object {
+            Arc::make_mut(old).unset(&["metadata", "managedFields"]);
+        }
+        self
+    }
+
     /// Runs the validating phase.
     ///
     /// # Errors
     /// The Status of the plugin that rejects the write.
-    pub async fn validate(&self, object: &Value) -> Result<()> {
+    pub(crate) async fn validate(&self, object: &Value) -> Result<()> {
         self.admission.validate(&self.attributes, object).await
     }
 
@@ -62,7 +70,7 @@ impl Mutated<'_> {
     ///
     /// # Errors
     /// The Status of the plugin that rejects the write.
-    pub async fn validate_named(&self, name: &str, object: &Value) -> Result<()> {
+    pub(crate) async fn validate_named(&self, name: &str, object: &Value) -> Result<()> {
         if name == self.attributes.name {
             return self.validate(object).await;
         }

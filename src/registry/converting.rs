@@ -25,9 +25,9 @@ mod strategy;
 mod tests;
 mod watch;
 
-pub use pair::{Pair, PairConversion};
-pub use storage::ConvertingStorage;
-pub use strategy::ThroughHub;
+pub(crate) use pair::{Pair, PairConversion};
+pub(crate) use storage::ConvertingStorage;
+pub(crate) use strategy::ThroughHub;
 
 use super::resource::SelectableFields;
 use crate::apimachinery::value::{Str, Value};
@@ -35,7 +35,7 @@ use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
 /// Converts objects of one kind between its versions.
-pub trait Conversion: Send + Sync + 'static {
+pub(crate) trait Conversion: Send + Sync + 'static {
     /// Starts to convert `objects`, none of which is in version `to`, and which may be of different versions. The result
     /// has as many objects in the same order. Called on the compute pool if the objects are large.
     fn convert(&self, objects: Vec<Value>, to: &KindVersion) -> Converting;
@@ -63,10 +63,10 @@ pub trait Conversion: Send + Sync + 'static {
 }
 
 /// Maps the name of a stored field to that of a served one.
-pub type RenameField = fn(&str) -> Option<&str>;
+pub(crate) type RenameField = fn(&str) -> Option<&str>;
 
 /// The result of a conversion, now or later.
-pub enum Converting {
+pub(crate) enum Converting {
     /// Computed.
     Done(Result<Vec<Value>, NotConverted>),
     /// Waits for somebody else, such as a webhook. Dropping the future gives the conversion up. It must not wait for
@@ -79,7 +79,7 @@ pub enum Converting {
 pub struct NotConverted(pub String);
 
 /// What one version does to objects. As upstream, defaults are those of the version an object is stored in.
-pub trait Shape: Send + Sync + 'static {
+pub(crate) trait Shape: Send + Sync + 'static {
     /// Brings a stored object of this version into shape: removes unknown fields and sets defaults. Idempotent.
     fn read(&self, object: &mut Value);
 
@@ -94,7 +94,7 @@ pub trait Shape: Send + Sync + 'static {
 
 /// One version of a kind.
 #[derive(Clone)]
-pub struct KindVersion {
+pub(crate) struct KindVersion {
     /// `group/version`, or `v1` for core kinds.
     pub api_version: Str,
     /// The shape of its objects; `None` if conversions already return it.
@@ -104,7 +104,7 @@ pub struct KindVersion {
 }
 
 /// The versions of a kind.
-pub struct KindVersions {
+pub(crate) struct KindVersions {
     /// All versions, served or not: stored objects may be in any of them.
     pub versions: Vec<KindVersion>,
     /// Index of the version in which objects are written.
@@ -115,7 +115,7 @@ pub struct KindVersions {
 
 impl KindVersions {
     /// The index of a version.
-    pub fn index_of(&self, api_version: &str) -> Option<usize> {
+    pub(crate) fn index_of(&self, api_version: &str) -> Option<usize> {
         self.versions.iter().position(|v| v.api_version == api_version)
     }
 }

@@ -60,8 +60,11 @@ pub(super) async fn create(
     };
     let mut taken = None;
     // Every attempt restarts from the admitted object, because preparation may depend on the name.
-    for _ in 0..tries {
-        let mut attempt = object.clone();
+    for left in (0..tries).rev() {
+        let mut attempt = match left {
+            0 => std::mem::take(&mut object),
+            _ => object.clone(),
+        };
         if tries > 1 {
             attempt.set_meta("name", names::generate(&base));
         }

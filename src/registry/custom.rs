@@ -88,7 +88,10 @@ impl Store {
         let old = Arc::new(handler.live(cx, name).await?);
         let write = (Operation::Update, name);
         let mutated = admit::mutate(self, cx, write, Some(old), options, &mut object).await?;
-        mutated.validate(&object).await?;
+        match handler.validated_without_managed_fields() {
+            true => mutated.without_managed_fields().validate(&bare(&object)).await?,
+            false => mutated.validate(&object).await?,
+        }
         handler.update_as(cx, name, object, options).await
     }
 
@@ -107,6 +110,13 @@ impl Store {
         let mutated = admit::mutate(self, cx, write, None, options, object).await?;
         mutated.validate(object).await
     }
+}
+
+/// The object without managed fields.
+fn bare(object: &Value) -> Value {
+    let mut bare = object.clone();
+    bare.unset(&["metadata", "managedFields"]);
+    bare
 }
 
 /// Records field ownership in an object of a subresource's own kind.

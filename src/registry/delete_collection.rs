@@ -1,10 +1,16 @@
-//! Delete collection: deletes the objects selected by a list, one after the other.
+//! Delete collection: deletes the objects selected by a list.
 
 use super::delete;
 use super::store::{DeleteOptions, Store};
 use super::strategy::Context;
 use crate::apimachinery::status::Result;
-use crate::storage::{ListOptions, Listing};
+use crate::storage::{Entry, ListOptions, Listing};
+use futures_util::StreamExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Objects whose deletions are in progress at the same time, so that their writes share transactions of the store. They begin
+/// in the order of the list.
+const CONCURRENT: usize = 16;
 
 pub(super) async fn delete_collection(
     store: &Store,
@@ -13,18 +19,43 @@ pub(super) async fn delete_collection(
     options: &DeleteOptions,
 ) -> Result<Listing> {
     let listing = store.list(select).await?;
-    for entry in &listing.entries {
-        let cx = Context {
-            namespace: entry_namespace(store, entry.namespace()),
-            ..cx.clone()
-        };
-        match delete::delete_as(store, &cx, entry.name(), "", options).await {
-            Ok(_) => {}
-            Err(s) if s.code == 404 => {}
-            Err(s) => return Err(s),
-        }
+    let failed = AtomicBool::new(false);
+    let deletions = listing
+        .entries
+        .iter()
+        .map(|entry| delete_one(store, cx, entry, options, &failed));
+    // Boxed: the deletions in one future would be large.
+    let mut results = futures_util::stream::iter(deletions).buffered(CONCURRENT).boxed();
+    let mut outcome = Ok(());
+    // After a failure none begins, but those in progress are brought to their end.
+    while let Some(result) = results.next().await {
+        outcome = outcome.and(result);
     }
-    Ok(listing)
+    drop(results);
+    outcome.map(|()| listing)
+}
+
+async fn delete_one(
+    store: &Store,
+    cx: &Context,
+    entry: &Entry,
+    options: &DeleteOptions,
+    failed: &AtomicBool,
+) -> Result<()> {
+    if failed.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let cx = Context {
+        namespace: entry_namespace(store, entry.namespace()),
+        ..cx.clone()
+    };
+    match delete::delete_as(store, &cx, entry.name(), "", options).await {
+        Err(s) if s.code != 404 => {
+            failed.store(true, Ordering::Relaxed);
+            Err(s)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn entry_namespace(store: &Store, namespace: &str) -> String {

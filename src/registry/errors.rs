@@ -26,12 +26,12 @@ fn common(error: &Error) -> Status {
 }
 
 /// The Status for a failed get.
-pub fn read(error: &Error) -> Status {
+pub(crate) fn read(error: &Error) -> Status {
     common(error)
 }
 
 /// The Status for a failed list; `continued` tells whether the request had a continue token.
-pub fn list(error: &Error, continued: bool) -> Status {
+pub(crate) fn list(error: &Error, continued: bool) -> Status {
     match error {
         Error::Compacted(_) if continued => Status::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new list \
@@ -46,7 +46,7 @@ pub fn list(error: &Error, continued: bool) -> Status {
 }
 
 /// The Status for a failed watch that started at `since`.
-pub fn watch(error: &Error, since: Option<Revision>) -> Status {
+pub(crate) fn watch(error: &Error, since: Option<Revision>) -> Status {
     match error {
         Error::Compacted(oldest) => {
             let asked = since.unwrap_or_default().0;
@@ -57,7 +57,7 @@ pub fn watch(error: &Error, since: Option<Revision>) -> Status {
 }
 
 /// The Status for a failed write; callers handle the conflicts that they can retry first.
-pub fn write(error: &Error, gr: &GroupResource, name: &str) -> Status {
+pub(crate) fn write(error: &Error, gr: &GroupResource, name: &str) -> Status {
     match error {
         Error::Conflict(_) => Status::modified(gr, name),
         other => common(other),

@@ -20,21 +20,18 @@ use tokio::sync::watch;
 
 /// The stores of a server, by resource. Clones share the content.
 #[derive(Clone, Default)]
-pub struct StoreLookup {
+pub(crate) struct StoreLookup {
     stores: Arc<ArcSwap<Stores>>,
     custom: Arc<OnceLock<Arc<dyn CustomKinds>>>,
 }
 
 /// A resource, and where its objects are stored.
 #[derive(Clone)]
-pub struct StoredResource {
-    /// The group.
+pub(crate) struct StoredResource {
     pub group: Str,
     /// A version in which it is served.
     pub version: Str,
-    /// The plural.
     pub plural: Str,
-    /// The kind.
     pub kind: Str,
     /// True for a namespaced resource.
     pub namespaced: bool,
@@ -44,7 +41,7 @@ pub struct StoredResource {
 
 /// The kinds of CustomResourceDefinitions, whose stores come and go.
 #[async_trait]
-pub trait CustomKinds: Send + Sync + 'static {
+pub(crate) trait CustomKinds: Send + Sync + 'static {
     /// All kinds that are established. Opens their storages.
     async fn stored(&self) -> Vec<StoredResource>;
 
@@ -81,7 +78,7 @@ struct Stores {
 
 impl StoreLookup {
     /// Adds stores. Of several versions of a resource, the first one added is found.
-    pub fn add<'a>(&self, stores: impl Iterator<Item = &'a Arc<Store>> + Clone) {
+    pub(crate) fn add<'a>(&self, stores: impl Iterator<Item = &'a Arc<Store>> + Clone) {
         self.stores.rcu(|now| {
             let mut next = Stores::clone(now);
             for store in stores.clone() {
@@ -103,7 +100,7 @@ impl StoreLookup {
     }
 
     /// Sets the kinds of CustomResourceDefinitions. Later calls have no effect.
-    pub fn set_custom_kinds(&self, kinds: Arc<dyn CustomKinds>) {
+    pub(crate) fn set_custom_kinds(&self, kinds: Arc<dyn CustomKinds>) {
         let _ = self.custom.set(kinds);
     }
 
@@ -111,14 +108,14 @@ impl StoreLookup {
     ///
     /// # Errors
     /// 503 if there is none: it is looked up by a handler that is used before all stores are built.
-    pub fn get(&self, group: &str, resource: &str) -> Result<Arc<Store>> {
+    pub(crate) fn get(&self, group: &str, resource: &str) -> Result<Arc<Store>> {
         self.find(group, resource)
             .ok_or_else(|| Status::service_unavailable("the server is still starting"))
     }
 
     /// The storage of a stored resource, built-in or custom, without waiting. `None` for others, and for custom ones that
     /// have not been used yet.
-    pub fn peek_storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>> {
+    pub(crate) fn peek_storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>> {
         match self.find(group, resource) {
             Some(store) => matches!(
                 store.resource().backing,
@@ -130,7 +127,7 @@ impl StoreLookup {
     }
 
     /// All built-in resources that have a storage of their own.
-    pub fn stored(&self) -> Vec<StoredResource> {
+    pub(crate) fn stored(&self) -> Vec<StoredResource> {
         let stores = self.stores.load();
         let rows = stores.by_resource.values().map(|store| (store.resource(), store));
         rows.filter(|(row, _)| matches!(row.backing, Backing::Stored { .. }))
@@ -146,7 +143,7 @@ impl StoreLookup {
     }
 
     /// The kinds of CustomResourceDefinitions; `None` before they are set.
-    pub fn custom_kinds(&self) -> Option<&Arc<dyn CustomKinds>> {
+    pub(crate) fn custom_kinds(&self) -> Option<&Arc<dyn CustomKinds>> {
         self.custom.get()
     }
 

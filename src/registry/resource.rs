@@ -83,10 +83,10 @@ pub struct Column {
 }
 
 /// Computes the cells of an object's row, one per column.
-pub type Cells = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
+pub(crate) type Cells = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
 
 /// Extracts the selectable fields of an object.
-pub type ExtractFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
+pub(crate) type ExtractFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
 
 /// How a kind is printed as a table.
 #[derive(Clone)]
@@ -105,7 +105,7 @@ pub struct Columns {
 
 /// The fields a field selector may use besides `metadata.name` and, for namespaced kinds, `metadata.namespace`.
 #[derive(Clone)]
-pub struct SelectableFields {
+pub(crate) struct SelectableFields {
     /// The supported field names.
     pub names: Arc<[Str]>,
     /// Extracts their values from an object, one pair per name.
@@ -117,7 +117,7 @@ pub struct SelectableFields {
 
 /// Where a resource's objects come from.
 #[derive(Clone)]
-pub enum Backing {
+pub(crate) enum Backing {
     /// Objects in storage under a key prefix such as `/registry/configmaps/`.
     Stored {
         /// The full key prefix with a trailing slash.
@@ -140,7 +140,7 @@ pub enum Backing {
 
 /// Responds to a create without storing anything.
 #[async_trait]
-pub trait CreateHandler: Send + Sync + 'static {
+pub(crate) trait CreateHandler: Send + Sync + 'static {
     /// Computes the response object.
     ///
     /// The Status to respond with.
@@ -150,7 +150,7 @@ pub trait CreateHandler: Send + Sync + 'static {
 
 /// Serves a connect-style subresource (log, exec, proxy), with access to the raw request.
 #[async_trait]
-pub trait Connect: Send + Sync + 'static {
+pub(crate) trait Connect: Send + Sync + 'static {
     /// The core/v1 kind of the options, such as `PodExecOptions`.
     fn options(&self) -> &'static str;
 
@@ -215,6 +215,12 @@ pub trait SubresourceHandler: Send + Sync + 'static {
     async fn live(&self, cx: &Context, name: &str) -> Result<Value> {
         self.get(cx, name).await
     }
+    /// True if validating admission sees updates without managed fields. Upstream builds the Scale that it validates anew from
+    /// the object with the replicas (`toScaleUpdateValidation` in `pkg/registry/apps/deployment/storage`).
+    fn validated_without_managed_fields(&self) -> bool {
+        false
+    }
+
     /// True if a POSTed object may carry system fields, such as the UID of the object it refers to.
     fn keeps_system_fields(&self) -> bool {
         false
@@ -231,7 +237,7 @@ pub trait SubresourceHandler: Send + Sync + 'static {
 
 /// How a subresource is served.
 #[derive(Clone)]
-pub enum SubresourceBehaviour {
+pub(crate) enum SubresourceBehaviour {
     /// A part of the parent (`status`, `pods/resize`), updated through the strategy's methods for that part.
     Status,
     /// An object of another kind, or one with its own way to be written (scale, binding, namespaces/finalize).
@@ -242,7 +248,7 @@ pub enum SubresourceBehaviour {
 
 /// A subresource of a resource.
 #[derive(Clone)]
-pub struct Subresource {
+pub(crate) struct Subresource {
     /// The path segment, such as `status`.
     pub name: &'static str,
     /// The kind of its request and response bodies.
@@ -261,46 +267,45 @@ pub struct Resource {
     /// The kind.
     pub kind: Str,
     /// The kind of lists, usually the kind with a `List` suffix.
-    pub list_kind: Str,
+    pub(crate) list_kind: Str,
     /// The singular name in lower case.
-    pub singular: Str,
+    pub(crate) singular: Str,
     /// Short names, such as `cm`.
-    pub short_names: Vec<Str>,
+    pub(crate) short_names: Vec<Str>,
     /// Categories, such as `all` or `api-extensions`.
-    pub categories: Vec<Str>,
+    pub(crate) categories: Vec<Str>,
     /// True for namespaced, false for cluster-scoped resources.
-    pub namespaced: bool,
+    pub(crate) namespaced: bool,
     /// The supported verbs.
-    pub verbs: Verbs,
+    pub(crate) verbs: Verbs,
     /// Where the objects come from.
-    pub backing: Backing,
+    pub(crate) backing: Backing,
     /// The schema of the kind.
-    pub schema: Arc<dyn Schema>,
+    pub(crate) schema: Arc<dyn Schema>,
     /// The name of the OpenAPI definition, such as `io.k8s.api.core.v1.ConfigMap`.
-    pub definition: Str,
+    pub(crate) definition: Str,
     /// The kind's behaviour.
-    pub strategy: Arc<dyn RestStrategy>,
+    pub(crate) strategy: Arc<dyn RestStrategy>,
     /// The table columns; `None` prints name and age.
-    pub columns: Option<Columns>,
+    pub(crate) columns: Option<Columns>,
     /// The selectable fields; `None` if only name and namespace are.
-    pub selectable: Option<SelectableFields>,
+    pub(crate) selectable: Option<SelectableFields>,
     /// A warning for every request, in addition to the strategy's.
-    pub deprecation: Option<Str>,
+    pub(crate) deprecation: Option<Str>,
     /// Lists have the shape of upstream's unstructured lists: items carry `apiVersion` and `kind`, and the metadata always
     /// has `continue`. True for custom resources.
-    pub unstructured: bool,
+    pub(crate) unstructured: bool,
     /// A delete returns the deleted object instead of a Status.
-    pub returns_deleted: bool,
+    pub(crate) returns_deleted: bool,
     /// An update may omit resourceVersion.
-    pub unconditional_update: bool,
+    pub(crate) unconditional_update: bool,
     /// A PUT to a name that does not exist creates the object.
-    pub create_on_update: bool,
+    pub(crate) create_on_update: bool,
     /// The kind's own metadata validation.
-    pub meta_checks: MetaChecks,
+    pub(crate) meta_checks: MetaChecks,
     /// The `storageVersionHash` in discovery; empty for none.
-    pub storage_version_hash: Str,
-    /// The subresources.
-    pub subresources: Vec<Subresource>,
+    pub(crate) storage_version_hash: Str,
+    pub(crate) subresources: Vec<Subresource>,
 }
 
 impl Resource {
@@ -315,7 +320,7 @@ impl Resource {
     }
 
     /// The group shown in validation errors: that of the version the object is validated in.
-    pub fn error_group(&self) -> &str {
+    pub(crate) fn error_group(&self) -> &str {
         match &self.backing {
             Backing::Converted { hub, .. } => &hub.group,
             _ => &self.gvr.group,
@@ -323,12 +328,12 @@ impl Resource {
     }
 
     /// A warning for every request for the resource.
-    pub fn deprecation(&self) -> Option<&str> {
+    pub(crate) fn deprecation(&self) -> Option<&str> {
         self.deprecation.as_deref().or(self.strategy.rules().deprecation)
     }
 
     /// The key prefix; `None` if nothing is stored.
-    pub fn prefix(&self) -> Option<&str> {
+    pub(crate) fn prefix(&self) -> Option<&str> {
         match &self.backing {
             Backing::Stored { prefix } | Backing::Converted { prefix, .. } => Some(prefix),
             Backing::Computed(_) | Backing::CreateOnly(_) => None,
@@ -336,12 +341,12 @@ impl Resource {
     }
 
     /// The subresource with this name.
-    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| s.name == name)
     }
 
     /// The key of an object relative to the resource's prefix.
-    pub fn key(&self, namespace: &str, name: &str) -> String {
+    pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
         if self.namespaced {
             format!("{namespace}/{name}")
         } else {

@@ -1,14 +1,14 @@
 //! The `autoscaling/v1` Scale object of an object with replicas. [`managers`] translates field ownership between the two.
 
-pub mod managers;
+pub(crate) mod managers;
 
 use crate::apimachinery::value::Value;
 
 /// The `apiVersion` of a Scale.
-pub const API_VERSION: &str = "autoscaling/v1";
+pub(crate) const API_VERSION: &str = "autoscaling/v1";
 
 /// The Scale of `parent`. An empty selector is left out.
-pub fn scale_of(parent: &Value, wanted: i64, observed: i64, selector: &str) -> Value {
+pub(crate) fn scale_of(parent: &Value, wanted: i64, observed: i64, selector: &str) -> Value {
     let mut metadata = Value::object();
     for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         let value = parent.at(&["metadata", key]);

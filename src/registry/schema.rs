@@ -5,8 +5,8 @@
 
 use crate::api::TypeDef;
 use crate::api::openapi::Dialect;
-use crate::apimachinery::apply::FieldSet;
 use crate::apimachinery::apply::managed::Writer;
+use crate::apimachinery::apply::{FieldSet, OverlayError};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 
@@ -36,7 +36,7 @@ impl<'a> ManagerInfo<'a> {
 }
 
 /// Converts a strategy's reset fields (dotted paths such as `metadata.labels`) to a field set.
-pub fn reset_set(paths: &[&str]) -> FieldSet {
+pub(crate) fn reset_set(paths: &[&str]) -> FieldSet {
     let paths: Vec<Vec<&str>> = paths.iter().map(|p| p.split('.').collect()).collect();
     let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
     FieldSet::of_fields(&paths)
@@ -81,7 +81,7 @@ pub trait Schema: Send + Sync + 'static {
     ///
     /// # Errors
     /// Upstream's text.
-    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, String>;
+    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, OverlayError>;
 
     /// The built-in type, which defines the protobuf encoding. `None` for custom kinds, which have no protobuf
     /// messages.

@@ -4,6 +4,7 @@
 
 use super::meta;
 use super::store::Store;
+use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::storage::{Draft, Entry, Error, Precondition};
 use std::sync::Arc;
@@ -21,16 +22,14 @@ pub(super) async fn put(
     ttl: Option<u64>,
     may_forget: bool,
 ) -> Result<Arc<Entry>, Error> {
-    const MANAGED: [&str; 2] = ["metadata", "managedFields"];
     let refused = match store.storage.put(key, when, draft, ttl).await {
         Err(e @ Error::TooLarge(_)) => e,
         done => return done,
     };
-    if !may_forget || object.at(&MANAGED).items().is_empty() {
+    if !may_forget || object.at(&["metadata", "managedFields"]).items().is_empty() {
         return Err(refused);
     }
-    let mut bare = object.clone();
-    bare.unset(&MANAGED);
+    let bare = object.without_meta(&["managedFields"]);
     let draft = meta::draft(&store.resource, &bare);
     store.storage.put(key, when, draft, ttl).await
 }

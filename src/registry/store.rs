@@ -56,8 +56,7 @@ pub struct WriteOptions {
 
 /// The object that results from a write.
 #[derive(Clone, Debug)]
-pub enum ResultObject {
-    /// The stored entry.
+pub(crate) enum ResultObject {
     Stored(Arc<Entry>),
     /// An object that is not stored: the result of a dry run, or the last state of a deleted object.
     Tree(Value),
@@ -65,7 +64,7 @@ pub enum ResultObject {
 
 /// The result of an update.
 #[derive(Clone, Debug)]
-pub struct Updated {
+pub(crate) struct Updated {
     /// The object after the update.
     pub object: ResultObject,
     /// True if the update created the object (201).
@@ -74,7 +73,7 @@ pub struct Updated {
 
 /// The parsed `DeleteOptions`.
 #[derive(Clone, Debug, Default)]
-pub struct DeleteOptions {
+pub(crate) struct DeleteOptions {
     /// The requested grace period in seconds.
     pub grace_period_seconds: Option<i64>,
     /// Precondition: the object has this UID.
@@ -91,7 +90,7 @@ pub struct DeleteOptions {
 
 /// The result of a delete.
 #[derive(Clone, Debug)]
-pub struct Deleted {
+pub(crate) struct Deleted {
     /// The last state of the object, or its state with the deletion timestamp.
     pub object: ResultObject,
     /// True if the object was removed; false if finalizers or a grace period hold it.
@@ -100,7 +99,7 @@ pub struct Deleted {
 
 /// Computes the object to store from the live one (`None` if there is none, for verbs that allow it). Called again
 /// after every conflict with a concurrent write.
-pub type Transform<'a> = &'a mut (dyn FnMut(Option<&Value>) -> Result<Value> + Send);
+pub(crate) type Transform<'a> = &'a mut (dyn FnMut(Option<&Value>) -> Result<Value> + Send);
 
 impl Default for WriteOptions {
     fn default() -> Self {
@@ -128,7 +127,7 @@ impl WriteOptions {
 
 impl ResultObject {
     /// The object encoded as JSON.
-    pub fn bytes(&self) -> Bytes {
+    pub(crate) fn bytes(&self) -> Bytes {
         match self {
             Self::Stored(e) => e.json.clone(),
             Self::Tree(v) => crate::api::json::to_vec(v).into(),
@@ -136,7 +135,7 @@ impl ResultObject {
     }
 
     /// The encoded size of a stored object; 0 for a tree.
-    pub fn stored_size(&self) -> usize {
+    pub(crate) fn stored_size(&self) -> usize {
         match self {
             Self::Stored(e) => e.json.len(),
             Self::Tree(_) => 0,
@@ -144,7 +143,7 @@ impl ResultObject {
     }
 
     /// The object as a tree.
-    pub fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         match self {
             Self::Stored(e) => e.decode(),
             Self::Tree(v) => v.clone(),
@@ -154,7 +153,7 @@ impl ResultObject {
 
 impl Store {
     /// Creates the store of a resource. `storage` must be bound to the resource's key prefix.
-    pub fn new(resource: Arc<Resource>, storage: Arc<dyn Storage>, admission: Arc<dyn Admission>) -> Self {
+    pub(crate) fn new(resource: Arc<Resource>, storage: Arc<dyn Storage>, admission: Arc<dyn Admission>) -> Self {
         Self {
             strategy: resource.strategy.clone(),
             resource,
@@ -169,23 +168,23 @@ impl Store {
     }
 
     /// The storage of the objects.
-    pub fn storage(&self) -> &Arc<dyn Storage> {
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
     }
 
     /// The budget for cached encodings of the objects.
-    pub fn budget(&self) -> Option<&Arc<Budget>> {
+    pub(crate) fn budget(&self) -> Option<&Arc<Budget>> {
         self.storage.budget()
     }
 
     /// The admission chain for writes.
-    pub fn admission(&self) -> &Arc<dyn Admission> {
+    pub(crate) fn admission(&self) -> &Arc<dyn Admission> {
         &self.admission
     }
 
     /// A copy without admission, for writes that were already admitted as another object (a Scale, a Binding).
     #[must_use]
-    pub fn without_admission(&self) -> Self {
+    pub(crate) fn without_admission(&self) -> Self {
         Self {
             admission: Arc::new(AdmitAll),
             ..self.clone()
@@ -194,7 +193,7 @@ impl Store {
 
     /// A copy with another strategy, for subresources that write the object by rules of their own.
     #[must_use]
-    pub fn with_strategy(&self, strategy: impl Strategy) -> Self {
+    pub(crate) fn with_strategy(&self, strategy: impl Strategy) -> Self {
         Self {
             strategy: Arc::new(strategy),
             ..self.clone()
@@ -202,7 +201,7 @@ impl Store {
     }
 
     /// The full storage key of an object as shown in errors: `/registry/configmaps/ns/name`.
-    pub fn full_key(&self, namespace: &str, name: &str) -> String {
+    pub(crate) fn full_key(&self, namespace: &str, name: &str) -> String {
         let prefix = self.resource.prefix().unwrap_or("");
         format!("{prefix}{}", self.resource.key(namespace, name))
     }
@@ -211,7 +210,7 @@ impl Store {
     ///
     /// # Errors
     /// 400 with the message of upstream's `NamespaceKeyFunc`.
-    pub fn check_name(name: &str) -> Result<()> {
+    pub(crate) fn check_name(name: &str) -> Result<()> {
         if name.is_empty() {
             return Err(Status::bad_request("Name parameter required."));
         }
@@ -225,7 +224,7 @@ impl Store {
     ///
     /// # Errors
     /// 404, and the errors of storage.
-    pub async fn get(&self, namespace: &str, name: &str, min: MinRevision) -> Result<Arc<Entry>> {
+    pub(crate) async fn get(&self, namespace: &str, name: &str, min: MinRevision) -> Result<Arc<Entry>> {
         let mut gr = self.resource.group_resource();
         if let Backing::Computed(_) = self.resource.backing {
             // Upstream shows the singular for this virtual resource (`componentstatus "x" not found`).
@@ -242,7 +241,7 @@ impl Store {
     ///
     /// # Errors
     /// 410 for an expired revision, 429 while storage is not ready, 504 for a revision in the future.
-    pub async fn list(&self, options: ListOptions) -> Result<Listing> {
+    pub(crate) async fn list(&self, options: ListOptions) -> Result<Listing> {
         // An expired revision is worded differently if it came from a continue token.
         let with_token = options.token.is_some();
         self.storage
@@ -255,7 +254,7 @@ impl Store {
     ///
     /// # Errors
     /// 410 for an expired revision, 429 while storage is not ready, 504 for a revision in the future.
-    pub async fn watch(&self, options: WatchOptions) -> Result<Box<dyn Watch>> {
+    pub(crate) async fn watch(&self, options: WatchOptions) -> Result<Box<dyn Watch>> {
         let since = options.since;
         self.storage.watch(options).await.map_err(|e| errors::watch(&e, since))
     }
@@ -265,7 +264,7 @@ impl Store {
     ///
     /// # Errors
     /// The Status of validation, admission or storage.
-    pub async fn create(&self, cx: &Context, object: Value, options: &WriteOptions) -> Result<ResultObject> {
+    pub(crate) async fn create(&self, cx: &Context, object: Value, options: &WriteOptions) -> Result<ResultObject> {
         create::create(self, cx, object, options).await
     }
 
@@ -275,7 +274,7 @@ impl Store {
     ///
     /// # Errors
     /// The Status of the transform, validation, admission or storage.
-    pub async fn update(
+    pub(crate) async fn update(
         &self,
         cx: &Context,
         name: &str,
@@ -290,7 +289,7 @@ impl Store {
     ///
     /// # Errors
     /// The Status of preconditions, admission or storage.
-    pub async fn delete(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<Deleted> {
+    pub(crate) async fn delete(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<Deleted> {
         delete::delete(self, cx, name, options).await
     }
 
@@ -298,7 +297,7 @@ impl Store {
     ///
     /// # Errors
     /// Stops at the first error; objects deleted before it stay deleted.
-    pub async fn delete_collection(
+    pub(crate) async fn delete_collection(
         &self,
         cx: &Context,
         select: ListOptions,
@@ -335,7 +334,7 @@ impl Store {
     ///
     /// # Errors
     /// The errors of storage.
-    pub async fn list_entries(&self, namespace: &str) -> Result<Vec<Arc<Entry>>> {
+    pub(crate) async fn list_entries(&self, namespace: &str) -> Result<Vec<Arc<Entry>>> {
         Ok(self.list(ListOptions::latest(namespace)).await?.entries)
     }
 
@@ -365,7 +364,7 @@ impl Store {
     ///
     /// # Errors
     /// 404, and the errors of admission.
-    pub async fn delete_by_name(&self, cx: &Context, name: &str) -> Result<Deleted> {
+    pub(crate) async fn delete_by_name(&self, cx: &Context, name: &str) -> Result<Deleted> {
         self.delete(cx, name, &DeleteOptions::default()).await
     }
 }

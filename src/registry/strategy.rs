@@ -8,9 +8,11 @@ mod hooks;
 mod rest;
 mod rules;
 
-pub use hooks::{DeleteStrategy, Outcome, SideEffects};
-pub use rest::{Change, RestStrategy};
-pub use rules::{GarbageCollection, MetaChecks, NameRule, Rules};
+pub(crate) use hooks::{DeleteStrategy, Outcome, SideEffects};
+pub use rest::Change;
+pub(crate) use rest::RestStrategy;
+pub use rules::GarbageCollection;
+pub(crate) use rules::{MetaChecks, NameRule, Rules};
 
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;
@@ -55,10 +57,10 @@ impl Context {
 /// The behaviour of a kind. All methods have defaults, which suit kinds without special behaviour.
 ///
 /// Order on create: [`default`](Self::default) → mutating admission → [`prepare_create`](Self::prepare_create) →
-/// [`SideEffects::begin`] → object metadata and [`validate_create`](Self::validate_create) →
-/// [`warnings`](Self::warnings) → validating admission → storage → [`SideEffects::end`]. Updates follow the same order
+/// `SideEffects::begin` → object metadata and [`validate_create`](Self::validate_create) →
+/// [`warnings`](Self::warnings) → validating admission → storage → `SideEffects::end`. Updates follow the same order
 /// with the old object as an extra argument. All methods are pure functions of their arguments; what is not goes into
-/// [`SideEffects`].
+/// `SideEffects`.
 pub trait Strategy: Send + Sync + 'static {
     /// The constants of the kind.
     fn rules(&self) -> Rules {
@@ -147,6 +149,6 @@ pub trait Strategy: Send + Sync + 'static {
 }
 
 /// The strategy of kinds without special behaviour.
-pub struct Plain;
+pub(crate) struct Plain;
 
 impl Strategy for Plain {}

@@ -289,21 +289,13 @@ fn forget_new_times(new: &mut Value, old: &Value) {
     if now.len() != was.len() || now == was {
         return;
     }
-    let timeless = |v: &Value| {
-        let mut v = v.clone();
-        v.unset(&["time"]);
-        v
+    let timeless = |a: &Value, b: &Value| match (a.as_object(), b.as_object()) {
+        (Some(a), Some(b)) => a.equals_except(b, &["time"]),
+        _ => a == b,
     };
-    if !now.iter().zip(was).all(|(a, b)| timeless(a) == timeless(b)) {
-        return;
-    }
-    let bare = |v: &Value| {
-        let mut v = v.clone();
-        v.unset(&at);
-        v.unset(&["metadata", "resourceVersion"]);
-        v
-    };
-    if bare(new) == bare(old) {
+    if now.iter().zip(was).all(|(a, b)| timeless(a, b))
+        && new.equals_except_meta(old, &["managedFields", "resourceVersion"])
+    {
         let was = old.at(&at).clone();
         new.set(&at, was);
     }

@@ -6,10 +6,13 @@ use super::user::UserInfo;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
+use crate::sync::{Mutex, MutexGuard};
+use crate::telemetry::request_parts::{Part, RequestParts};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Audit level: how much of a request is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +55,7 @@ struct Trail {
     level: AuditLevel,
     omit_managed_fields: bool,
     data: Mutex<AuditData>,
+    parts: Arc<RequestParts>,
 }
 
 /// A snapshot of the data collected by an [`AuditTrail`].
@@ -93,6 +97,7 @@ impl AuditTrail {
             level,
             omit_managed_fields,
             data: Mutex::default(),
+            parts: Arc::default(),
         })))
     }
 
@@ -113,7 +118,7 @@ impl AuditTrail {
 
     fn data(&self) -> Option<MutexGuard<'_, AuditData>> {
         let trail = self.0.as_ref()?;
-        Some(trail.data.lock().expect("no code panics while holding this lock"))
+        Some(trail.data.lock())
     }
 
     /// Sets an annotation. The first value wins: a different value is dropped with a log line, as upstream does.
@@ -125,6 +130,18 @@ impl AuditTrail {
             Some(before) if *before == value => {}
             Some(_) => tracing::warn!(key, "audit annotation is already set; the new value is dropped"),
         }
+    }
+
+    /// Records how long a part of the request took.
+    pub(crate) fn took(&self, part: Part, took: Duration) {
+        if let Some(trail) = &self.0 {
+            trail.parts.record(part, took);
+        }
+    }
+
+    /// How long the parts of the request took so far.
+    pub(crate) fn parts(&self) -> Arc<RequestParts> {
+        self.0.as_ref().map_or_else(Arc::default, |trail| trail.parts.clone())
     }
 
     /// Records that the caller impersonates `user` from here on.

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Error of a streaming body.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A request or response body: empty, in memory, or a stream.
 #[derive(Default)]
@@ -101,7 +101,7 @@ impl Body {
     /// Reads the whole body, up to `limit` bytes. A body of one frame is returned without a copy.
     ///
     /// # Errors
-    /// [`CollectError::TooLarge`] past the limit, [`CollectError::Read`] if the peer fails.
+    /// `CollectError::TooLarge` past the limit, `CollectError::Read` if the peer fails.
     ///
     /// # Cancel safety
     /// Not cancel safe: the bytes read so far are lost.

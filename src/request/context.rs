@@ -11,9 +11,9 @@ use crate::tasks::Signal;
 use http::Extensions;
 use http::request::{Parts, Request};
 use std::sync::{Arc, LazyLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// The request context. Each field is absent until the filter that sets it has run; [`crate::server::chain`] lists who
+/// The request context. Each field is absent until the filter that sets it has run; `crate::server::chain` lists who
 /// sets what.
 #[derive(Clone, Default)]
 pub struct RequestContext {
@@ -44,6 +44,8 @@ pub struct RequestContext {
     pub warnings: Option<Warnings>,
     /// Audit annotations contributed by the authenticator (key, value).
     pub authn_annotations: Vec<(&'static str, String)>,
+    /// How long authentication took, for the audit log.
+    pub authentication_took: Duration,
     /// The authenticated caller, after impersonation.
     pub caller: Option<Authenticated>,
     /// Hash of the flow that priority and fairness assigned the request to; `None` if it took no part.

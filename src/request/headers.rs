@@ -7,11 +7,11 @@ use time::OffsetDateTime;
 
 /// Maximum number of header fields in a message, in either direction. `http::HeaderMap` holds 24,576 distinct names and
 /// panics on the next one. Filters and proxies add headers of their own, so the limit stays well below that.
-pub const MAX_HEADER_FIELDS: usize = 4096;
+pub(crate) const MAX_HEADER_FIELDS: usize = 4096;
 
 /// Removes every header whose name satisfies `out`. Collects the names first because `HeaderMap` has no `retain`; in
 /// the common case nothing matches and nothing is allocated.
-pub fn remove_all(headers: &mut HeaderMap, mut out: impl FnMut(&HeaderName) -> bool) {
+pub(crate) fn remove_all(headers: &mut HeaderMap, mut out: impl FnMut(&HeaderName) -> bool) {
     let names: Vec<HeaderName> = headers.keys().filter(|name| out(name)).cloned().collect();
     for name in names {
         headers.remove(name);
@@ -19,7 +19,7 @@ pub fn remove_all(headers: &mut HeaderMap, mut out: impl FnMut(&HeaderName) -> b
 }
 
 /// Formats an HTTP date (IMF-fixdate, RFC 9110 section 5.6.7). `None` for years outside four digits.
-pub fn date(moment: OffsetDateTime) -> Option<HeaderValue> {
+pub(crate) fn date(moment: OffsetDateTime) -> Option<HeaderValue> {
     let format = time::macros::format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
     );
@@ -28,19 +28,19 @@ pub fn date(moment: OffsetDateTime) -> Option<HeaderValue> {
 
 /// True if a backend that maps header names to environment-style variables (CGI, WSGI, Rack, PHP) would read `name` as
 /// `header`. Those servers fold every non-alphanumeric character to `_`. Both arguments are lower-case.
-pub fn folds_to(name: &str, header: &str) -> bool {
+pub(crate) fn folds_to(name: &str, header: &str) -> bool {
     name.len() == header.len() && folds_to_prefix(name, header)
 }
 
 /// Prefix variant of [`folds_to`]. Stops at the first mismatch, so it costs no more than a plain prefix comparison.
-pub fn folds_to_prefix(name: &str, prefix: &str) -> bool {
+pub(crate) fn folds_to_prefix(name: &str, prefix: &str) -> bool {
     let same = |(n, p): (u8, u8)| n == p || !(n.is_ascii_alphanumeric() || p.is_ascii_alphanumeric());
     name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(same)
 }
 
 /// The headers by which a front proxy asserts the caller's identity. Values supplied by a client are never forwarded.
 #[derive(Clone, Debug, Default)]
-pub struct IdentityHeaders {
+pub(crate) struct IdentityHeaders {
     /// Exact names.
     pub names: Vec<HeaderName>,
     /// Prefixes, in lower case.
@@ -50,7 +50,7 @@ pub struct IdentityHeaders {
 impl IdentityHeaders {
     /// Adds the `X-Remote-*` names that every Kubernetes API server trusts by default.
     #[must_use]
-    pub fn with_standard(mut self) -> Self {
+    pub(crate) fn with_standard(mut self) -> Self {
         for name in ["x-remote-user", "x-remote-uid", "x-remote-group"].map(HeaderName::from_static) {
             if !self.names.contains(&name) {
                 self.names.push(name);
@@ -65,7 +65,7 @@ impl IdentityHeaders {
 
     /// True if a backend may take a header of this name for an identity header, or for an impersonation header spelled
     /// in a way that the impersonation filter does not recognise (such as `Impersonate_User`).
-    pub fn claims(&self, name: &HeaderName) -> bool {
+    pub(crate) fn claims(&self, name: &HeaderName) -> bool {
         let name = name.as_str();
         self.prefixes.iter().any(|p| folds_to_prefix(name, p))
             || self.names.iter().any(|n| folds_to(name, n.as_str()))
@@ -73,7 +73,7 @@ impl IdentityHeaders {
     }
 
     /// Removes identity headers, and their names from the `Trailer` announcement.
-    pub fn strip(&self, headers: &mut HeaderMap) {
+    pub(crate) fn strip(&self, headers: &mut HeaderMap) {
         let mut announces = false;
         remove_all(headers, |name| {
             announces |= name == TRAILER;
@@ -90,7 +90,7 @@ impl IdentityHeaders {
 const IMPERSONATE: &str = "impersonate-";
 
 /// Reduces the `Trailer` header to the announced names accepted by `keep` (which sees lower-case names), on one line.
-pub fn retain_announced(headers: &mut HeaderMap, keep: impl Fn(&str) -> bool) {
+pub(crate) fn retain_announced(headers: &mut HeaderMap, keep: impl Fn(&str) -> bool) {
     let names: Vec<String> = headers
         .get_all(TRAILER)
         .iter()

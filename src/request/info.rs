@@ -9,8 +9,8 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-pub use query::{decode_path, first_value, pairs};
-pub use resolve::ResolveError;
+pub(crate) use query::{decode_path, first_value, pairs};
+pub(crate) use resolve::ResolveError;
 
 use super::context::RequestContext;
 use super::handler::Request;

@@ -7,22 +7,24 @@
 
 mod per_stream;
 
-pub use per_stream::{H2InformationalQueue, size};
+pub(crate) use per_stream::{H2InformationalQueue, size};
 
 use super::context::RequestContext;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
 use http::{HeaderMap, StatusCode};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// Maximum number of bytes queued for a client; further informational responses are dropped.
 const MAX_QUEUED_BYTES: usize = 64 << 10;
 
 /// Queue of informational responses on an HTTP/1.1 connection.
 #[derive(Debug, Default)]
-pub struct H1InformationalQueue {
+pub(crate) struct H1InformationalQueue {
     state: Mutex<State>,
     /// Whether bytes are pending. Checked on every write, hence outside the lock.
     loaded: AtomicBool,
@@ -39,7 +41,7 @@ struct State {
 
 /// Sender of informational responses for one request.
 #[derive(Clone, Debug)]
-pub struct InformationalSender(Target);
+pub(crate) struct InformationalSender(Target);
 
 #[derive(Clone, Debug)]
 enum Target {
@@ -51,7 +53,7 @@ enum Target {
 
 impl H1InformationalQueue {
     /// Starts a new request that may receive informational responses.
-    pub fn begin_request(&self) {
+    pub(crate) fn begin_request(&self) {
         let mut s = self.lock();
         s.request_number += 1;
         s.open = true;
@@ -59,7 +61,7 @@ impl H1InformationalQueue {
 
     /// Stops accepting informational responses because the final response is about to be written. Pending until
     /// those already queued are on the wire, so that they precede the final response.
-    pub fn poll_close(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_close(&self, cx: &Context<'_>) -> Poll<()> {
         self.task.register(cx.waker());
         let mut s = self.lock();
         s.open = false;
@@ -71,22 +73,22 @@ impl H1InformationalQueue {
     }
 
     /// Registers the task to wake when bytes are queued.
-    pub fn register(&self, cx: &Context<'_>) {
+    pub(crate) fn register(&self, cx: &Context<'_>) {
         self.task.register(cx.waker());
     }
 
     /// True if there are bytes to write.
-    pub fn is_loaded(&self) -> bool {
+    pub(crate) fn is_loaded(&self) -> bool {
         self.loaded.load(Ordering::Acquire)
     }
 
     /// Takes the queued bytes; the caller reports completion with [`H1InformationalQueue::mark_written`].
-    pub fn take(&self) -> Bytes {
+    pub(crate) fn take(&self) -> Bytes {
         std::mem::take(&mut self.lock().waiting).freeze()
     }
 
     /// Marks the bytes from [`H1InformationalQueue::take`] as written.
-    pub fn mark_written(&self) {
+    pub(crate) fn mark_written(&self) {
         let s = self.lock();
         self.loaded.store(!s.waiting.is_empty(), Ordering::Release);
         drop(s);
@@ -111,7 +113,7 @@ impl H1InformationalQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while holding this lock")
+        self.state.lock()
     }
 }
 
@@ -119,7 +121,7 @@ impl H1InformationalQueue {
 
 impl InformationalSender {
     /// The sender for the request with this context; `None` if its connection does not support 1xx responses.
-    pub fn of(context: &RequestContext) -> Option<Self> {
+    pub(crate) fn of(context: &RequestContext) -> Option<Self> {
         let cache = context.connection.as_ref()?;
         if let Some(stream) = context.stream {
             return Some(Self(Target::H2(cache.get::<H2InformationalQueue>()?, stream)));
@@ -134,7 +136,7 @@ impl InformationalSender {
 
     /// Queues an informational response. `100` and `101` are hop-by-hop and ignored, as is anything sent after the
     /// final response has begun.
-    pub fn send(&self, status: StatusCode, headers: &HeaderMap) {
+    pub(crate) fn send(&self, status: StatusCode, headers: &HeaderMap) {
         if !status.is_informational() || status.as_u16() <= 101 {
             return;
         }

@@ -4,7 +4,9 @@ use http::HeaderValue;
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use crate::sync::Mutex;
 
 /// The audit id in header form. It correlates log lines, audit events and the audit events of backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +75,7 @@ impl Warnings {
         if text.is_empty() || text.chars().take(Self::TOTAL).any(char::is_control) {
             return;
         }
-        let mut all = self.0.lock().expect("no code panics while holding this lock");
+        let mut all = self.0.lock();
         if all.cut > Self::TOTAL {
             return;
         }
@@ -90,14 +92,14 @@ impl Warnings {
 
     /// Takes the collected texts.
     pub fn take(&self) -> Vec<String> {
-        let mut all = self.0.lock().expect("no code panics while holding this lock");
+        let mut all = self.0.lock();
         std::mem::take(&mut *all).texts
     }
 }
 
 /// Marker on responses that came from a backend. Upstream does not count them in `apiserver_request_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FromBackend {
+pub(crate) enum FromBackend {
     /// A proxied response: headers set by our filters precede the backend's headers of the same name.
     Proxied,
     /// A response to an upgrade: only the backend's headers are sent.
@@ -106,7 +108,7 @@ pub enum FromBackend {
 
 impl FromBackend {
     /// The response's marker; `None` for responses produced by this server.
-    pub fn of(response: &super::handler::Response) -> Option<Self> {
+    pub(crate) fn of(response: &super::handler::Response) -> Option<Self> {
         response.extensions().get().copied()
     }
 }
@@ -114,11 +116,11 @@ impl FromBackend {
 /// Marker on responses whose body is generated on demand: the transport polls for the next frame only when the client
 /// has room for it, and buffers nothing for a slow client.
 #[derive(Clone, Copy, Debug)]
-pub struct OnDemandBody;
+pub(crate) struct OnDemandBody;
 
 /// Marker on responses to unknown paths, which upstream does not count in `apiserver_request_total`.
 #[derive(Clone, Copy, Debug)]
-pub struct NotInRequestMetrics;
+pub(crate) struct NotInRequestMetrics;
 
 #[cfg(test)]
 mod tests {

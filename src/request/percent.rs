@@ -36,7 +36,7 @@ const HEADER_NAME: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 /// The first malformed escape, as Go's `EscapeError` shows it: up to three bytes from the `%`.
-pub fn malformed_escape(s: &str) -> Option<&str> {
+pub(crate) fn malformed_escape(s: &str) -> Option<&str> {
     let escapes = s.match_indices('%').map(|(at, _)| &s[at..]);
     escapes
         .filter(|rest| {
@@ -48,7 +48,7 @@ pub fn malformed_escape(s: &str) -> Option<&str> {
 }
 
 /// Decodes a path; `None` if an escape is malformed. Strings are bytes in Go, so the result need not be UTF-8.
-pub fn decode(s: &str) -> Option<Cow<'_, [u8]>> {
+pub(crate) fn decode(s: &str) -> Option<Cow<'_, [u8]>> {
     if !s.as_bytes().contains(&b'%') {
         return Some(Cow::Borrowed(s.as_bytes()));
     }
@@ -56,7 +56,7 @@ pub fn decode(s: &str) -> Option<Cow<'_, [u8]>> {
 }
 
 /// Decodes a query component, where `+` is a space; `None` if an escape is malformed.
-pub fn decode_query(s: &str) -> Option<Cow<'_, [u8]>> {
+pub(crate) fn decode_query(s: &str) -> Option<Cow<'_, [u8]>> {
     if !s.as_bytes().contains(&b'+') {
         return decode(s);
     }
@@ -65,24 +65,24 @@ pub fn decode_query(s: &str) -> Option<Cow<'_, [u8]>> {
 }
 
 /// Decodes what is well-formed and keeps the rest, such as a password with a bare `%`.
-pub fn decode_lossy(s: &str) -> Cow<'_, str> {
+pub(crate) fn decode_lossy(s: &str) -> Cow<'_, str> {
     percent_decode_str(s).decode_utf8_lossy()
 }
 
 /// Encodes a decoded path, with upper-case digits. Borrows if nothing needs an escape.
-pub fn encode_path(decoded: &[u8]) -> Cow<'_, str> {
+pub(crate) fn encode_path(decoded: &[u8]) -> Cow<'_, str> {
     percent_encode(decoded, PATH).into()
 }
 
 /// Whether [`encode_path`] would return this text unchanged.
-pub fn is_encoded_path(path: &str) -> bool {
+pub(crate) fn is_encoded_path(path: &str) -> bool {
     // The first chunk is the longest prefix that needs no escape, or one escape.
     let first = percent_encode(path.as_bytes(), PATH).next();
     first.is_none_or(|chunk| chunk.len() == path.len() && !chunk.starts_with('%'))
 }
 
 /// Appends an encoded query component, with `+` for a space.
-pub fn encode_query(decoded: &[u8], out: &mut String) {
+pub(crate) fn encode_query(decoded: &[u8], out: &mut String) {
     for chunk in percent_encode(decoded, QUERY) {
         // Only a space yields this chunk: the `%` of a literal `%20` is escaped itself.
         out.push_str(if chunk == "%20" { "+" } else { chunk });
@@ -90,7 +90,7 @@ pub fn encode_query(decoded: &[u8], out: &mut String) {
 }
 
 /// Encodes text as part of a header name. `http` lower-cases the digits like the rest of the name.
-pub fn encode_header_name(text: &str) -> Cow<'_, str> {
+pub(crate) fn encode_header_name(text: &str) -> Cow<'_, str> {
     percent_encode(text.as_bytes(), HEADER_NAME).into()
 }
 

@@ -12,7 +12,7 @@ pub struct Authenticated {
 
 /// Proof that the caller is allowed to perform the request.
 #[derive(Clone, Debug)]
-pub struct Authorized {
+pub(crate) struct Authorized {
     user: Arc<UserInfo>,
 }
 
@@ -38,17 +38,17 @@ impl Authenticated {
 
 impl Authorized {
     /// Only for the authorization filter.
-    pub fn mint(user: Arc<UserInfo>, _: <Self as Minted>::Key) -> Self {
+    pub(crate) fn mint(user: Arc<UserInfo>, _: <Self as Minted>::Key) -> Self {
         Self { user }
     }
     /// The effective user, after impersonation.
-    pub fn user(&self) -> &Arc<UserInfo> {
+    pub(crate) fn user(&self) -> &Arc<UserInfo> {
         &self.user
     }
 
     /// A proof for tests, which call handlers without the filters.
     #[cfg(test)]
-    pub fn for_test(user: impl Into<Arc<UserInfo>>) -> Self {
+    pub(crate) fn for_test(user: impl Into<Arc<UserInfo>>) -> Self {
         Self { user: user.into() }
     }
 }

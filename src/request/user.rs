@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 /// Name of the user of unauthenticated requests.
-pub const ANONYMOUS: &str = "system:anonymous";
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
 /// Group of unauthenticated requests.
-pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// Group of all authenticated users.
-pub const AUTHENTICATED: &str = "system:authenticated";
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 /// The superuser group; [`crate::authz::PrivilegedGroups`] authorizes its members for everything.
-pub const MASTERS: &str = "system:masters";
+pub(crate) const MASTERS: &str = "system:masters";
 
 /// A caller's identity, as upstream's `user.Info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

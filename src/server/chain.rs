@@ -31,7 +31,7 @@ use std::time::Duration;
 /// A filter inspects the request, passes it on, and wraps the future that it gets back to act on the response
 /// (`filters::amend`). `async` blocks are avoided because each of them would store the inner future twice. The request
 /// is passed by reference and stays in place until the innermost filter, or one that has to wait, takes it.
-pub trait Filter: Send + Sync + 'static {
+pub(crate) trait Filter: Send + Sync + 'static {
     /// The needs of this filter and those inside it: [`FilterSpec::around`]. The chain has none, or it does not compile.
     const UNMET: Unmet;
 
@@ -44,7 +44,7 @@ pub trait Filter: Send + Sync + 'static {
 
 /// Parts of the request context ([`RequestContext`](crate::request::RequestContext)) that filters need or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContextField {
+pub(crate) enum ContextField {
     /// `audit_id`
     AuditId,
     /// `paths_incomplete`
@@ -63,7 +63,7 @@ pub enum ContextField {
 
 /// What a filter reads from the request context, and what it sets for the filters inside it.
 #[derive(Clone, Copy, Debug)]
-pub struct FilterSpec {
+pub(crate) struct FilterSpec {
     /// The parts of the request context that it reads.
     pub needs: &'static [ContextField],
     /// The parts of the request context that it sets.
@@ -72,16 +72,16 @@ pub struct FilterSpec {
 
 /// The needs of nested filters that none of them meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unmet(u32);
+pub(crate) struct Unmet(u32);
 
 impl Unmet {
     /// Nothing is missing.
-    pub const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
 }
 
 impl FilterSpec {
     /// The unmet needs of this filter around others with the unmet needs `inner`.
-    pub const fn around(&self, inner: Unmet) -> Unmet {
+    pub(crate) const fn around(&self, inner: Unmet) -> Unmet {
         Unmet((inner.0 & !bits(self.sets)) | bits(self.needs))
     }
 }
@@ -96,7 +96,7 @@ const fn bits(fields: &[ContextField]) -> u32 {
 }
 
 /// Configuration of the default chain.
-pub struct ChainConfig {
+pub(crate) struct ChainConfig {
     /// Metrics of the server.
     pub telemetry: Telemetry,
     /// Counts requests in flight, for the shutdown.
@@ -135,7 +135,7 @@ impl From<&RequestHeaderNames> for IdentityHeaders {
 
 impl ChainConfig {
     /// A configuration with upstream's defaults for everything that has one.
-    pub fn new(
+    pub(crate) fn new(
         telemetry: Telemetry,
         lifecycle: Lifecycle,
         authenticator: Arc<dyn Authenticator>,
@@ -160,7 +160,7 @@ impl ChainConfig {
 
 /// Puts the chain in front of a director. Until all of `paths_complete` have fired, unknown paths get 503 instead of
 /// 404.
-pub fn build(
+pub(crate) fn build(
     config: ChainConfig,
     paths_complete: Vec<Signal>,
     director: Arc<dyn UnprotectedHandler>,

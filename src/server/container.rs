@@ -6,28 +6,24 @@
 //! Start reading at [`Claims::claimant`].
 
 use crate::request::UnprotectedHandler;
+use crate::sync::Mutex;
 use arc_swap::ArcSwap;
 use imbl::OrdMap;
-use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A handler for everything below one root. It must answer unknown paths and methods itself, with
 /// [`crate::server::respond::route_not_found`] and [`crate::server::respond::method_not_allowed`].
 #[derive(Clone)]
-pub struct WebService {
+pub(crate) struct WebService {
     /// The root path without a trailing slash: `/api/v1`, `/apis/apps`, `/version`.
     pub root: String,
     /// Serves the root and everything below it.
     pub handler: Arc<dyn UnprotectedHandler>,
 }
 
-/// A web service with this root exists already.
-#[derive(Debug, PartialEq, Eq)]
-pub struct DuplicateRoot(pub String);
-
 /// The web services of one server. They can be added and removed while it serves.
 #[derive(Default)]
-pub struct Container {
+pub(crate) struct Container {
     claims: ArcSwap<Claims>,
     /// Serialises writers; readers never lock.
     writing: Mutex<()>,
@@ -35,54 +31,34 @@ pub struct Container {
 
 /// An immutable snapshot of the claimed roots.
 #[derive(Clone, Default)]
-pub struct Claims {
+pub(crate) struct Claims {
     roots: OrdMap<String, WebService>,
 }
 
 impl Container {
     /// An empty container.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a web service.
-    ///
-    /// # Errors
-    /// [`DuplicateRoot`] if the root is taken.
-    pub fn add(&self, ws: WebService) -> Result<(), DuplicateRoot> {
-        self.change(|c| {
-            if c.roots.contains_key(&ws.root) {
-                return Err(DuplicateRoot(ws.root));
-            }
-            c.roots.insert(ws.root.clone(), ws);
-            Ok(())
-        })
-    }
-
     /// Adds a web service, replacing the one with the same root.
-    pub fn replace(&self, ws: WebService) {
+    pub(crate) fn replace(&self, ws: WebService) {
         self.change(|c| {
             c.roots.insert(ws.root.clone(), ws);
         });
     }
 
-    /// Removes the web service with this root. True if there was one.
-    pub fn remove(&self, root: &str) -> bool {
-        self.change(|c| c.roots.remove(root).is_some())
-    }
-
-    /// The current claims.
-    pub fn claims(&self) -> arc_swap::Guard<Arc<Claims>> {
+    pub(crate) fn claims(&self) -> arc_swap::Guard<Arc<Claims>> {
         self.claims.load()
     }
 
     /// The claimed roots, sorted.
-    pub fn roots(&self) -> Vec<String> {
+    pub(crate) fn roots(&self) -> Vec<String> {
         self.claims.load().roots.keys().cloned().collect()
     }
 
     fn change<R>(&self, f: impl FnOnce(&mut Claims) -> R) -> R {
-        let _turn = self.writing.lock().expect("changes do not panic");
+        let _turn = self.writing.lock();
         let mut claims = Claims::clone(&self.claims.load());
         let out = f(&mut claims);
         self.claims.store(Arc::new(claims));
@@ -92,7 +68,7 @@ impl Container {
 
 impl Claims {
     /// The web service that claims a decoded path: the one with the longest matching root.
-    pub fn claimant(&self, path: &str) -> Option<&WebService> {
+    pub(crate) fn claimant(&self, path: &str) -> Option<&WebService> {
         let mut end = path.len();
         loop {
             // The greatest root that is not after the path. If a longer root claimed the path it would sort after this
@@ -113,14 +89,6 @@ fn ends_segment(path: &str, at: usize) -> bool {
     path.as_bytes().get(at).is_none_or(|b| *b == b'/')
 }
 
-impl fmt::Display for DuplicateRoot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a web service with root {} is there already", self.0)
-    }
-}
-
-impl std::error::Error for DuplicateRoot {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,7 +107,7 @@ mod tests {
     fn roots_match_whole_path_segments() {
         let c = Container::new();
         for root in ["/apis", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version"] {
-            c.add(ws(root)).unwrap();
+            c.replace(ws(root));
         }
         for (path, want) in [
             ("/apis", Some("/apis")),
@@ -162,12 +130,6 @@ mod tests {
         ] {
             assert_eq!(c.claims().claimant(path).map(|w| w.root.as_str()), want, "{path}");
         }
-        assert_eq!(c.add(ws("/api")), Err(DuplicateRoot("/api".into())));
-        assert!(c.remove("/apis/apps/v1"));
-        assert_eq!(
-            c.claims().claimant("/apis/apps/v1").map(|w| w.root.as_str()),
-            Some("/apis/apps")
-        );
     }
 
     proptest! {
@@ -175,7 +137,7 @@ mod tests {
         fn the_longest_root_wins(roots in proptest::collection::btree_set("(/[ab.-]{1,2}){1,3}|/apis", 0..8), path in "(/apis|/[ab.-]{0,2}){0,4}/?") {
             let c = Container::new();
             for root in &roots {
-                c.add(ws(root)).unwrap();
+                c.replace(ws(root));
             }
             let claims = |root: &&String| {
                 let rest = path.strip_prefix(root.as_str());

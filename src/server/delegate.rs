@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 
 /// A server that another server delegates to.
-pub trait DelegationTarget: Send + Sync + 'static {
+pub(crate) trait DelegationTarget: Send + Sync + 'static {
     /// The handler below the filters.
     fn unprotected_handler(&self) -> DynHandler;
 
@@ -26,8 +26,7 @@ pub trait DelegationTarget: Send + Sync + 'static {
 
 /// Checks, hooks and signals that a delegate hands to the head of the chain, which runs them.
 #[derive(Default)]
-pub struct Contributions {
-    /// Health checks.
+pub(crate) struct Contributions {
     pub health_checks: Vec<HealthCheck>,
     /// Hooks to run once the server serves. Each one is also a health check.
     pub post_start_hooks: Vec<PostStartHook>,
@@ -39,7 +38,7 @@ pub struct Contributions {
 
 impl Contributions {
     /// Appends the contributions of another server.
-    pub fn append(&mut self, mut other: Self) {
+    pub(crate) fn append(&mut self, mut other: Self) {
         self.health_checks.append(&mut other.health_checks);
         self.post_start_hooks.append(&mut other.post_start_hooks);
         self.pre_shutdown_hooks.append(&mut other.pre_shutdown_hooks);
@@ -49,7 +48,7 @@ impl Contributions {
 
 /// The end of the delegation chain: serves nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct EmptyDelegate;
+pub(crate) struct EmptyDelegate;
 
 impl DelegationTarget for EmptyDelegate {
     fn unprotected_handler(&self) -> DynHandler {
@@ -66,7 +65,7 @@ impl DelegationTarget for EmptyDelegate {
 /// The terminal handler: a plain-text 404, or a 503 if the request came before all paths were installed
 /// (upstream's `k8s.io/apiserver/pkg/util/notfoundhandler/not_found_handler.go`).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NotFound;
+pub(crate) struct NotFound;
 
 #[async_trait]
 impl UnprotectedHandler for NotFound {

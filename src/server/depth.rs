@@ -6,7 +6,6 @@
 pub(super) struct Depths(Vec<usize>);
 
 impl Depths {
-    /// Adds a path.
     pub(super) fn add(&mut self, path: &str) {
         let depth = slashes(path);
         if self.0.len() <= depth {

@@ -8,7 +8,7 @@ use crate::request::{Authorized, Request, ResponseFuture, UnprotectedHandler};
 use std::sync::Arc;
 
 /// The target of a path.
-pub enum Target {
+pub(crate) enum Target {
     /// A web service claims the path.
     WebService(DynHandler),
     /// No web service does: the mux handles it, and falls back to the delegate.
@@ -16,7 +16,7 @@ pub enum Target {
 }
 
 /// Chooses the target of a path. A pure function of the claim table.
-pub fn route(claims: &Claims, path: &str) -> Target {
+pub(crate) fn route(claims: &Claims, path: &str) -> Target {
     match claims.claimant(path) {
         Some(ws) => Target::WebService(ws.handler.clone()),
         None => Target::Mux,
@@ -24,14 +24,14 @@ pub fn route(claims: &Claims, path: &str) -> Target {
 }
 
 /// The entry handler of one server, below the filters.
-pub struct Director {
+pub(crate) struct Director {
     container: Arc<Container>,
     mux: Arc<PathRecorderMux>,
 }
 
 impl Director {
     /// A director over this container and mux.
-    pub fn new(container: Arc<Container>, mux: Arc<PathRecorderMux>) -> Self {
+    pub(crate) fn new(container: Arc<Container>, mux: Arc<PathRecorderMux>) -> Self {
         Self { container, mux }
     }
 }

@@ -1,28 +1,26 @@
 //! The filters of the handler chain, one file each. [`super::chain`] defines their order.
 
 mod amend;
-pub mod audit;
-pub mod audit_init;
-pub mod authentication;
-pub mod authorization;
-pub mod cache_control;
-pub mod compute;
-pub mod deadline;
+pub(crate) mod audit;
+pub(crate) mod audit_init;
+pub(crate) mod authentication;
+pub(crate) mod authorization;
+pub(crate) mod cache_control;
+pub(crate) mod compute;
+pub(crate) mod deadline;
 mod hold;
-pub mod http_log;
-pub mod impersonation;
+pub(crate) mod http_log;
+pub(crate) mod impersonation;
 mod instrument;
-pub mod max_in_flight;
-pub mod mux_ready;
-pub mod panic_recovery;
-pub mod priority_and_fairness;
-pub mod received_at;
-pub mod request_info;
-pub mod timeout;
-pub mod wait_group;
-pub mod warnings;
-
-pub use instrument::labels;
+pub(crate) mod max_in_flight;
+pub(crate) mod mux_ready;
+pub(crate) mod panic_recovery;
+pub(crate) mod priority_and_fairness;
+pub(crate) mod received_at;
+pub(crate) mod request_info;
+pub(crate) mod timeout;
+pub(crate) mod wait_group;
+pub(crate) mod warnings;
 
 use crate::request::{FromBackend, Request, RequestInfo, Response, ResponseFuture};
 use crate::server::respond;

@@ -13,15 +13,16 @@ use super::lifecycle::{HookContext, Lifecycle, PostStartHook, PreShutdownHook};
 use super::mux::{DynHandler, PathRecorderMux, Registration};
 use super::routes;
 use crate::request::Handler;
+use crate::sync::Mutex;
 use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// A server under construction.
-pub struct GenericServer {
+pub(crate) struct GenericServer {
     name: &'static str,
     container: Arc<Container>,
     mux: Arc<PathRecorderMux>,
@@ -32,7 +33,7 @@ pub struct GenericServer {
 
 impl GenericServer {
     /// A server in front of `delegate`, which handles every path that this server does not.
-    pub fn new(name: &'static str, delegate: Arc<dyn DelegationTarget>) -> Self {
+    pub(crate) fn new(name: &'static str, delegate: Arc<dyn DelegationTarget>) -> Self {
         let container = Arc::new(Container::new());
         let mux = Arc::new(PathRecorderMux::new());
         mux.set_not_found(delegate.unprotected_handler());
@@ -46,39 +47,29 @@ impl GenericServer {
         }
     }
 
-    /// The server's name.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
     /// The web services. They can still be changed while the server runs.
-    pub fn container(&self) -> &Arc<Container> {
+    pub(crate) fn container(&self) -> &Arc<Container> {
         &self.container
     }
 
     /// The paths outside of web services. They can still be changed while the server runs.
-    pub fn mux(&self) -> &Arc<PathRecorderMux> {
+    pub(crate) fn mux(&self) -> &Arc<PathRecorderMux> {
         &self.mux
     }
 
-    /// The handler of this server and its delegates, below the filters.
-    pub fn director(&self) -> DynHandler {
-        self.director.clone()
-    }
-
     /// The next server in the delegation.
-    pub fn delegate(&self) -> &Arc<dyn DelegationTarget> {
+    pub(crate) fn delegate(&self) -> &Arc<dyn DelegationTarget> {
         &self.delegate
     }
 
     /// Adds a health check.
-    pub fn add_health_check(&mut self, check: HealthCheck) {
+    pub(crate) fn add_health_check(&mut self, check: HealthCheck) {
         self.own.health_checks.push(check);
     }
 
     /// Adds a hook to run once the gateway serves. The check `poststarthook/<name>` fails until the hook returns; an
     /// error ends the process.
-    pub fn add_post_start_hook<F>(
+    pub(crate) fn add_post_start_hook<F>(
         &mut self,
         name: impl Into<String>,
         run: impl FnOnce(HookContext) -> F + Send + Sync + 'static,
@@ -88,21 +79,16 @@ impl GenericServer {
         self.own.post_start_hooks.push(PostStartHook::new(name, run));
     }
 
-    /// Adds a hook to run when the shutdown begins.
-    pub fn add_pre_shutdown_hook(&mut self, name: impl Into<String>, run: impl Future<Output = ()> + Send + 'static) {
-        self.own.pre_shutdown_hooks.push(PreShutdownHook::new(name, run));
-    }
-
     /// Adds a signal to wait for before the set of paths is complete. Until it fires, unknown paths get 503 instead of
     /// 404.
-    pub fn add_paths_complete_signal(&mut self, name: &'static str) -> Signal {
+    pub(crate) fn add_paths_complete_signal(&mut self, name: &'static str) -> Signal {
         let signal = Signal::new(name);
         self.own.paths_complete.push(signal.clone());
         signal
     }
 
     /// Finishes the server as a delegate of another one.
-    pub fn into_delegate(self) -> Arc<dyn DelegationTarget> {
+    pub(crate) fn into_delegate(self) -> Arc<dyn DelegationTarget> {
         Arc::new(Delegate {
             paths: Paths {
                 container: self.container,
@@ -117,7 +103,7 @@ impl GenericServer {
 
     /// Finishes the server as the head of the delegation: installs the index, version, health and metrics, and puts the
     /// filter chain in front.
-    pub fn prepare(self, config: ChainConfig, livez_grace: Duration) -> Prepared {
+    pub(crate) fn prepare(self, config: ChainConfig, livez_grace: Duration) -> Prepared {
         let mut all = Contributions {
             health_checks: vec![HealthCheck::ping(), routes::log_check()],
             ..Contributions::default()
@@ -160,14 +146,12 @@ impl GenericServer {
         installed.push(Registration::exact("/index.html", false, index));
         self.mux.change_all(installed, &[]);
 
-        let handler = chain::build(config, all.paths_complete.clone(), self.director.clone());
+        tracing::debug!(server = self.name, "prepared");
+        let handler = chain::build(config, all.paths_complete, self.director);
         Prepared {
-            name: self.name,
             handler,
-            director: self.director,
             lifecycle,
             telemetry: counters,
-            paths_complete: all.paths_complete,
             health_checks: all.health_checks,
             post_start_hooks: all.post_start_hooks,
             pre_shutdown_hooks: all.pre_shutdown_hooks,
@@ -176,19 +160,13 @@ impl GenericServer {
 }
 
 /// The head of the delegation, ready to serve.
-pub struct Prepared {
-    /// The server's name.
-    pub name: &'static str,
+pub(crate) struct Prepared {
     /// The handler chain, for the listener.
     pub handler: Arc<dyn Handler>,
-    /// The handler below the filters, for in-process calls.
-    pub director: DynHandler,
     /// Lifecycle signals.
     pub lifecycle: Lifecycle,
     /// Metrics.
     pub telemetry: Telemetry,
-    /// Unknown paths get 404 once all of these have fired.
-    pub paths_complete: Vec<Signal>,
     /// The checks of the health endpoints, for callers in the process.
     pub health_checks: Vec<HealthCheck>,
     /// Run by [`Prepared::start_hooks`].
@@ -199,12 +177,9 @@ pub struct Prepared {
 
 impl Prepared {
     /// Starts all post-start hooks concurrently. The first error goes to `fatal`; the process should then end.
-    pub fn start_hooks(&mut self, tasks: &TaskGroup, fatal: &tokio::sync::mpsc::Sender<String>) {
+    pub(crate) fn start_hooks(&mut self, tasks: &TaskGroup, fatal: &tokio::sync::mpsc::Sender<String>) {
         for hook in self.post_start_hooks.drain(..) {
-            let cx = HookContext {
-                tasks: tasks.clone(),
-                stop: self.lifecycle.shutdown_initiated.clone(),
-            };
+            let cx = HookContext { tasks: tasks.clone() };
             let fatal = fatal.clone();
             tasks.spawn(format!("poststarthook/{}", hook.name()), async move {
                 if let Err(error) = hook.run(cx).await {
@@ -253,7 +228,7 @@ impl DelegationTarget for Delegate {
 
     fn take_contributions(&self) -> Contributions {
         let mut all = self.delegate.take_contributions();
-        let own = self.own.lock().expect("no code panics while holding this lock").take();
+        let own = self.own.lock().take();
         all.append(own.unwrap_or_default());
         all
     }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 /// The endpoints that include a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Endpoints {
+pub(crate) struct Endpoints {
     healthz: bool,
     livez: bool,
     readyz: bool,
@@ -25,13 +25,13 @@ pub struct Endpoints {
 
 impl Endpoints {
     /// All three.
-    pub const ALL: Self = Self::of(true, true, true);
+    pub(crate) const ALL: Self = Self::of(true, true, true);
     /// `/readyz` only.
-    pub const READYZ: Self = Self::of(false, false, true);
+    pub(crate) const READYZ: Self = Self::of(false, false, true);
     /// `/healthz` and `/livez`.
-    pub const HEALTHZ_LIVEZ: Self = Self::of(true, true, false);
+    pub(crate) const HEALTHZ_LIVEZ: Self = Self::of(true, true, false);
     /// `/healthz` and `/readyz`.
-    pub const HEALTHZ_READYZ: Self = Self::of(true, false, true);
+    pub(crate) const HEALTHZ_READYZ: Self = Self::of(true, false, true);
 
     const fn of(healthz: bool, livez: bool, readyz: bool) -> Self {
         Self { healthz, livez, readyz }
@@ -41,7 +41,7 @@ impl Endpoints {
 /// A named health check. It must be cheap and must not block; state that takes waiting is gathered elsewhere and only
 /// read here.
 #[derive(Clone)]
-pub struct HealthCheck {
+pub(crate) struct HealthCheck {
     name: String,
     group: Option<&'static str>,
     on: Endpoints,
@@ -52,7 +52,7 @@ pub struct HealthCheck {
 
 impl HealthCheck {
     /// A check on the given endpoints. Its error appears in the log and in the response of the individual check.
-    pub fn new(
+    pub(crate) fn new(
         name: impl Into<String>,
         on: Endpoints,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
@@ -67,24 +67,25 @@ impl HealthCheck {
     }
 
     /// Makes `?exclude=<group>` exclude the check as well.
-    pub fn in_group(mut self, group: &'static str) -> Self {
+    #[cfg(test)]
+    pub(crate) fn in_group(mut self, group: &'static str) -> Self {
         self.group = Some(group);
         self
     }
 
     /// Lets the check fail on `/livez` during the grace period.
-    pub fn with_livez_grace(mut self) -> Self {
+    pub(crate) fn with_livez_grace(mut self) -> Self {
         self.graced = true;
         self
     }
 
     /// The check's name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// True if the endpoint includes the check.
-    pub fn is_on(&self, endpoint: HealthEndpoint) -> bool {
+    pub(crate) fn is_on(&self, endpoint: HealthEndpoint) -> bool {
         endpoint.has(self.on)
     }
 
@@ -92,19 +93,18 @@ impl HealthCheck {
     ///
     /// # Errors
     /// The reason for the failure.
-    pub fn run(&self) -> Result<(), String> {
+    pub(crate) fn run(&self) -> Result<(), String> {
         (self.check)()
     }
 
     /// A check that always passes.
-    pub fn ping() -> Self {
+    pub(crate) fn ping() -> Self {
         Self::new("ping", Endpoints::ALL, || Ok(()))
     }
 }
 
-/// A health endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HealthEndpoint {
+pub(crate) enum HealthEndpoint {
     /// `/healthz`, which upstream deprecates.
     Healthz,
     /// `/livez`: the process should not be restarted.
@@ -162,7 +162,7 @@ impl Probe {
 
 /// The mux entries of all three endpoints. `livez_grace_until` applies to checks made with
 /// [`HealthCheck::with_livez_grace`]. `has_been_ready` fires when `/readyz` passes for the first time.
-pub fn routes(
+pub(crate) fn routes(
     checks: &[HealthCheck],
     telemetry: &Telemetry,
     livez_grace_until: Option<Instant>,

@@ -16,8 +16,8 @@
 mod hooks;
 mod wait_group;
 
-pub use hooks::{HookContext, PostStartHook, PreShutdownHook};
-pub use wait_group::{InFlight, WaitGroup};
+pub(crate) use hooks::{HookContext, PostStartHook, PreShutdownHook};
+pub(crate) use wait_group::{InFlight, WaitGroup};
 
 use super::health::{Endpoints, HealthCheck};
 use crate::tasks::Signal;
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// The signals of one gateway. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Lifecycle {
+pub(crate) struct Lifecycle {
     /// A termination signal arrived.
     pub shutdown_initiated: Signal,
     /// The shutdown delay has passed.
@@ -47,7 +47,7 @@ pub struct Lifecycle {
 
 /// Durations of the shutdown phases.
 #[derive(Clone, Copy, Debug)]
-pub struct ShutdownTimeouts {
+pub(crate) struct ShutdownTimeouts {
     /// `--shutdown-delay-duration`: time during which requests are still served as usual.
     pub delay: Duration,
     /// `--request-timeout`: maximum time to wait for requests in flight.
@@ -62,7 +62,7 @@ impl Default for Lifecycle {
 
 impl Lifecycle {
     /// Signals of which none has fired.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             shutdown_initiated: Signal::new("ShutdownInitiated"),
             after_shutdown_delay: Signal::new("AfterShutdownDelayDuration"),
@@ -76,7 +76,7 @@ impl Lifecycle {
     }
 
     /// The check that makes `/readyz` fail as soon as the shutdown begins.
-    pub fn shutdown_check(&self) -> HealthCheck {
+    pub(crate) fn shutdown_check(&self) -> HealthCheck {
         let initiated = self.shutdown_initiated.clone();
         HealthCheck::new("shutdown", Endpoints::READYZ, move || {
             if initiated.fired() {
@@ -92,7 +92,7 @@ impl Lifecycle {
     ///
     /// # Cancel safety
     /// Not cancel safe: if the future is dropped, the remaining steps do not happen.
-    pub async fn shut_down<C: Future<Output = ()>>(
+    pub(crate) async fn shut_down<C: Future<Output = ()>>(
         &self,
         times: ShutdownTimeouts,
         hooks: Vec<PreShutdownHook>,
@@ -134,7 +134,7 @@ impl Lifecycle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
+    use crate::sync::Mutex;
 
     #[tokio::test(start_paused = true)]
     async fn shutdown_steps_happen_in_order() {
@@ -151,12 +151,8 @@ mod tests {
         let down = l.shut_down(
             times,
             vec![hook],
-            || log.lock().unwrap().push(("listener closed", start.elapsed().as_secs())),
-            || async {
-                log.lock()
-                    .unwrap()
-                    .push(("connections closed", start.elapsed().as_secs()))
-            },
+            || log.lock().push(("listener closed", start.elapsed().as_secs())),
+            || async { log.lock().push(("connections closed", start.elapsed().as_secs())) },
         );
         let client = async {
             l.shutdown_initiated.wait().await;
@@ -168,10 +164,7 @@ mod tests {
         };
         let (drained, ()) = tokio::join!(down, client);
         assert!(drained);
-        assert_eq!(
-            *log.lock().unwrap(),
-            [("listener closed", 5), ("connections closed", 7)]
-        );
+        assert_eq!(*log.lock(), [("listener closed", 5), ("connections closed", 7)]);
         let _ = ready;
         assert!(l.http_server_stopped_listening.fired());
     }

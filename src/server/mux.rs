@@ -9,15 +9,16 @@ use super::delegate::NotFound;
 use super::depth::{Depths, slashes, slashes_back};
 use crate::request::{Authorized, Request, ResponseFuture, UnprotectedHandler};
 use crate::server::respond;
+use crate::sync::Mutex;
 use arc_swap::ArcSwap;
 use imbl::{HashMap, OrdSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A handler below the filter chain.
-pub type DynHandler = Arc<dyn UnprotectedHandler>;
+pub(crate) type DynHandler = Arc<dyn UnprotectedHandler>;
 
 /// The mux of one server. Paths can be added and removed while it serves.
-pub struct PathRecorderMux {
+pub(crate) struct PathRecorderMux {
     routes: ArcSwap<Routes>,
     /// Serialises writers; readers never lock.
     writing: Mutex<()>,
@@ -36,7 +37,7 @@ struct Routes {
 
 impl PathRecorderMux {
     /// An empty mux.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             routes: ArcSwap::from_pointee(Routes {
                 exact: HashMap::new(),
@@ -51,37 +52,38 @@ impl PathRecorderMux {
     }
 
     /// Sets the handler of unregistered paths.
-    pub fn set_not_found(&self, handler: DynHandler) {
+    pub(crate) fn set_not_found(&self, handler: DynHandler) {
         self.change(|r| r.not_found = handler);
     }
 
     /// Registers and lists a path.
-    pub fn handle(&self, path: impl Into<String>, handler: DynHandler) {
+    pub(crate) fn handle(&self, path: impl Into<String>, handler: DynHandler) {
         self.change(|r| r.insert(Registration::exact(path, true, handler)));
     }
 
     /// Registers a path without listing it.
-    pub fn unlisted_handle(&self, path: impl Into<String>, handler: DynHandler) {
+    pub(crate) fn unlisted_handle(&self, path: impl Into<String>, handler: DynHandler) {
         self.change(|r| r.insert(Registration::exact(path, false, handler)));
     }
 
     /// Registers and lists everything below `prefix`; a trailing slash is added if missing.
-    pub fn handle_prefix(&self, prefix: impl Into<String>, handler: DynHandler) {
+    pub(crate) fn handle_prefix(&self, prefix: impl Into<String>, handler: DynHandler) {
         self.change(|r| r.insert(Registration::prefix(prefix, true, handler)));
     }
 
     /// Registers everything below `prefix` without listing it; a trailing slash is added if missing.
-    pub fn unlisted_handle_prefix(&self, prefix: impl Into<String>, handler: DynHandler) {
+    pub(crate) fn unlisted_handle_prefix(&self, prefix: impl Into<String>, handler: DynHandler) {
         self.change(|r| r.insert(Registration::prefix(prefix, false, handler)));
     }
 
     /// Removes the exact path and the prefix with this spelling.
-    pub fn unregister(&self, path: &str) {
+    #[cfg(test)]
+    pub(crate) fn unregister(&self, path: &str) {
         self.change(|r| r.remove(path));
     }
 
     /// Applies several changes in one swap, so that no request sees only some of them.
-    pub fn change_all(&self, add: impl IntoIterator<Item = Registration>, remove: &[&str]) {
+    pub(crate) fn change_all(&self, add: impl IntoIterator<Item = Registration>, remove: &[&str]) {
         self.change(|r| {
             for path in remove {
                 r.remove(path);
@@ -93,17 +95,18 @@ impl PathRecorderMux {
     }
 
     /// The listed paths, sorted.
-    pub fn listed_paths(&self) -> Vec<String> {
+    pub(crate) fn listed_paths(&self) -> Vec<String> {
         self.routes.load().listed.iter().map(|p| p.to_string()).collect()
     }
 
     /// The handler of a path; `None` if it falls through to the next server in the delegation.
-    pub fn lookup(&self, path: &str) -> Option<DynHandler> {
+    #[cfg(test)]
+    pub(crate) fn lookup(&self, path: &str) -> Option<DynHandler> {
         self.routes.load().find(path).cloned()
     }
 
     fn change(&self, f: impl FnOnce(&mut Routes)) {
-        let _turn = self.writing.lock().expect("changes do not panic");
+        let _turn = self.writing.lock();
         let mut routes = Routes::clone(&self.routes.load());
         f(&mut routes);
         self.routes.store(Arc::new(routes));
@@ -111,20 +114,18 @@ impl PathRecorderMux {
 }
 
 /// A path to register with [`PathRecorderMux::change_all`].
-pub struct Registration {
+pub(crate) struct Registration {
     /// The path; ends in a slash for a prefix.
     pub path: String,
     /// True to match everything below the path, but not the path without its trailing slash.
     pub prefix: bool,
     /// Whether the index at `/` lists the path.
     pub listed: bool,
-    /// The handler.
     pub handler: DynHandler,
 }
 
 impl Registration {
-    /// A single path.
-    pub fn exact(path: impl Into<String>, listed: bool, handler: DynHandler) -> Self {
+    pub(crate) fn exact(path: impl Into<String>, listed: bool, handler: DynHandler) -> Self {
         Self {
             path: path.into(),
             prefix: false,
@@ -134,7 +135,7 @@ impl Registration {
     }
 
     /// Everything below a path that ends in a slash.
-    pub fn prefix(path: impl Into<String>, listed: bool, handler: DynHandler) -> Self {
+    pub(crate) fn prefix(path: impl Into<String>, listed: bool, handler: DynHandler) -> Self {
         Self {
             path: path.into(),
             prefix: true,

@@ -16,7 +16,7 @@ const QUEUE_LIMIT: usize = 256;
 
 /// The reserved thread. Clones share it; it ends when the last one is dropped.
 #[derive(Clone)]
-pub struct ReservedThread(mpsc::Sender<Job>);
+pub(crate) struct ReservedThread(mpsc::Sender<Job>);
 
 struct Job {
     handler: DynHandler,
@@ -30,7 +30,7 @@ impl ReservedThread {
     ///
     /// # Errors
     /// Fails if the system cannot create a thread.
-    pub fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let (jobs, mut waiting) = mpsc::channel::<Job>(QUEUE_LIMIT);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let work = move || {
@@ -46,7 +46,7 @@ impl ReservedThread {
     }
 
     /// A handler that runs `handler` on the thread.
-    pub fn wrap(&self, handler: DynHandler) -> DynHandler {
+    pub(crate) fn wrap(&self, handler: DynHandler) -> DynHandler {
         Arc::new(Reserved {
             thread: self.clone(),
             handler,

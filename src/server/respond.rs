@@ -15,14 +15,14 @@ use http::header::{
 use std::sync::Arc;
 
 /// Go's content type for plain text.
-pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+pub(crate) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// The JSON content type.
-pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The value of `X-Content-Type-Options`.
-pub const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+pub(crate) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// A response with this content type and body.
-pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<Body>) -> Response {
+pub(crate) fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<Body>) -> Response {
     let mut r = Response::new(body.into());
     *r.status_mut() = code;
     r.headers_mut().insert(CONTENT_TYPE, content_type);
@@ -30,32 +30,32 @@ pub fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into<Body>)
 }
 
 /// The response of Go's `http.Error`: the text, a newline, and `nosniff`.
-pub fn error_text(code: StatusCode, text: &str) -> Response {
+pub(crate) fn error_text(code: StatusCode, text: &str) -> Response {
     let mut r = bytes(code, TEXT, format!("{text}\n"));
     r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     r
 }
 
 /// The response of Go's `http.NotFound`.
-pub fn not_found_text() -> Response {
+pub(crate) fn not_found_text() -> Response {
     let mut r = bytes(StatusCode::NOT_FOUND, TEXT, "404 page not found\n");
     r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     r
 }
 
 /// `Internal Server Error: "<uri>": <error>`, as upstream's `responsewriters.InternalError`.
-pub fn internal_error_text(uri: &http::Uri, error: &str) -> Response {
+pub(crate) fn internal_error_text(uri: &http::Uri, error: &str) -> Response {
     let text = format!("Internal Server Error: {:?}: {error}", request_uri(uri));
     error_text(StatusCode::INTERNAL_SERVER_ERROR, &html_escape(&text))
 }
 
 /// The path and query as in the request line.
-pub fn request_uri(uri: &http::Uri) -> &str {
+pub(crate) fn request_uri(uri: &http::Uri) -> &str {
     uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
 }
 
 /// A `Status` response in a media type that the request's `headers` accept. If none is acceptable it is indented JSON.
-pub fn status(status: &Status, headers: &HeaderMap) -> Response {
+pub(crate) fn status(status: &Status, headers: &HeaderMap) -> Response {
     let (content_type, body) = encode(status, headers);
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut r = bytes(code, content_type, body);
@@ -121,14 +121,14 @@ fn is_human(headers: &HeaderMap) -> bool {
 }
 
 /// The container's 404: the path's group exists, but the path does not.
-pub fn route_not_found(headers: &HeaderMap) -> Response {
+pub(crate) fn route_not_found(headers: &HeaderMap) -> Response {
     let mut s = Status::new(404, "NotFound", "the server could not find the requested resource");
     s.details_mut();
     status(&s, headers)
 }
 
 /// The container's 405.
-pub fn method_not_allowed(headers: &HeaderMap) -> Response {
+pub(crate) fn method_not_allowed(headers: &HeaderMap) -> Response {
     let mut s = Status::new(
         405,
         "MethodNotAllowed",
@@ -139,7 +139,7 @@ pub fn method_not_allowed(headers: &HeaderMap) -> Response {
 }
 
 /// The container's 406; `available` lists the media types of the route.
-pub fn not_acceptable(available: &str, headers: &HeaderMap) -> Response {
+pub(crate) fn not_acceptable(available: &str, headers: &HeaderMap) -> Response {
     let mut s = Status::new(
         406,
         "NotAcceptable",
@@ -150,7 +150,7 @@ pub fn not_acceptable(available: &str, headers: &HeaderMap) -> Response {
 }
 
 /// Escapes `&`, `<` and `>`, as upstream does in texts that quote the client.
-pub fn html_escape(text: &str) -> String {
+pub(crate) fn html_escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -164,19 +164,19 @@ pub fn html_escape(text: &str) -> String {
 }
 
 /// The decoded path of a request, or the raw one before the request info is set.
-pub fn path(req: &Request) -> &str {
+pub(crate) fn path(req: &Request) -> &str {
     RequestInfo::of(req).map_or_else(|| req.uri().path(), |i| &i.path)
 }
 
 /// Sets a header from text. A value that is invalid in a header is omitted.
-pub fn set_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+pub(crate) fn set_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(v) = HeaderValue::from_str(value) {
         headers.insert(name, v);
     }
 }
 
 /// A handler that computes its response synchronously.
-pub struct FnHandler<F>(pub F);
+pub(crate) struct FnHandler<F>(pub F);
 
 #[async_trait]
 impl<F> UnprotectedHandler for FnHandler<F>

@@ -16,7 +16,7 @@ use http::{Method, StatusCode};
 use std::sync::Arc;
 
 /// `/`: the listed paths of the whole delegation, as indented JSON.
-pub fn index(paths: impl Fn() -> Vec<String> + Send + Sync + 'static) -> DynHandler {
+pub(crate) fn index(paths: impl Fn() -> Vec<String> + Send + Sync + 'static) -> DynHandler {
     Arc::new(FnHandler(move |_: &Request| {
         let paths: Vec<Value> = paths().into_iter().map(Value::from).collect();
         let body = json::to_vec_pretty(&crate::json!({"paths": paths}));
@@ -28,12 +28,12 @@ pub fn index(paths: impl Fn() -> Vec<String> + Send + Sync + 'static) -> DynHand
 const PROCESS_START: HeaderName = HeaderName::from_static("process-start-time-unix");
 
 /// `/metrics`.
-pub fn metrics(telemetry: Telemetry) -> DynHandler {
+pub(crate) fn metrics(telemetry: Telemetry) -> DynHandler {
     exposition(move || telemetry.text())
 }
 
 /// `/metrics/slis`.
-pub fn slis(telemetry: Telemetry) -> DynHandler {
+pub(crate) fn slis(telemetry: Telemetry) -> DynHandler {
     exposition(move || telemetry.slis_text())
 }
 
@@ -49,7 +49,7 @@ fn exposition(text: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> DynHandler 
 }
 
 /// The web service `/version`: JSON only, GET only.
-pub fn version() -> WebService {
+pub(crate) fn version() -> WebService {
     let body: bytes::Bytes = version_document().into();
     WebService {
         root: "/version".to_owned(),
@@ -101,6 +101,6 @@ fn version_document() -> String {
 }
 
 /// The check `log`. It always passes: logging never waits for a flush here, so it cannot fall behind as upstream's may.
-pub fn log_check() -> HealthCheck {
+pub(crate) fn log_check() -> HealthCheck {
     HealthCheck::new("log", Endpoints::ALL, || Ok(()))
 }

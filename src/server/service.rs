@@ -45,9 +45,16 @@ where
 
     fn call(&mut self, req: http::Request<B>) -> Self::Future {
         let handler = self.0.clone();
-        let req = req.map(Body::of);
-        Box::pin(async move { Ok(handler.handle(req).await) })
+        // Boxed, so that the future does not reserve its space after the handler has taken it.
+        let req = Box::new(req.map(Body::of));
+        Box::pin(async move { Ok(handler.handle(unboxed(req)).await) })
     }
+}
+
+/// Frees the box at once. One that is moved out of lives on as long as its variable.
+#[expect(clippy::boxed_local, reason = "the box is what it is about")]
+fn unboxed<T>(boxed: Box<T>) -> T {
+    *boxed
 }
 
 /// Puts a layer around `handler`. The layer may answer requests itself, change them, replace bodies, and fail: a failure
@@ -55,7 +62,7 @@ where
 ///
 /// Each request calls a clone of the layer's service, once the clone is ready. A service that is not `Clone`, such as
 /// tower's rate limit, needs a `tower::buffer::BufferLayer` around it.
-pub fn layered<L, B>(handler: Arc<dyn Handler>, layer: &L) -> Arc<dyn Handler>
+pub(crate) fn layered<L, B>(handler: Arc<dyn Handler>, layer: &L) -> Arc<dyn Handler>
 where
     L: Layer<GatewayService>,
     L::Service: Service<Request, Response = http::Response<B>> + Clone + Send + Sync + 'static,
@@ -69,7 +76,7 @@ where
 
 /// Answers 500 if a layer panics, as the chain does for what is inside of it. Otherwise the client would have no answer:
 /// a closed connection, or a reset stream.
-pub fn guarded(handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
+pub(crate) fn guarded(handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
     layered(
         handler,
         &CatchPanicLayer::custom(|panic: Box<dyn Any + Send>| panicked(&*panic, None)),

@@ -23,7 +23,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reports polls that took too long.
 #[derive(Clone)]
-pub struct StallDetector(Arc<Inner>);
+pub(crate) struct StallDetector(Arc<Inner>);
 
 struct Inner {
     telemetry: Telemetry,
@@ -34,7 +34,7 @@ struct Inner {
 
 /// The start of a poll.
 #[derive(Clone, Copy)]
-pub struct PollStart {
+pub(crate) struct PollStart {
     at: Instant,
     /// CPU time, unlike wall time, does not include other processes, so a test does not fail because the machine is
     /// busy.
@@ -44,7 +44,7 @@ pub struct PollStart {
 
 impl StallDetector {
     /// A detector that counts in `telemetry`.
-    pub fn new(telemetry: Telemetry) -> Self {
+    pub(crate) fn new(telemetry: Telemetry) -> Self {
         Self(Arc::new(Inner {
             telemetry,
             since: Instant::now(),
@@ -53,7 +53,7 @@ impl StallDetector {
     }
 
     /// Called before a poll.
-    pub fn begin(&self) -> PollStart {
+    pub(crate) fn begin(&self) -> PollStart {
         PollStart {
             at: Instant::now(),
             #[cfg(debug_assertions)]
@@ -62,7 +62,7 @@ impl StallDetector {
     }
 
     /// Called after a poll. `what` returns the request and its caller.
-    pub fn end<'a>(&self, start: PollStart, what: impl FnOnce() -> (&'a RequestInfo, &'a str)) {
+    pub(crate) fn end<'a>(&self, start: PollStart, what: impl FnOnce() -> (&'a RequestInfo, &'a str)) {
         let took = start.at.elapsed();
         if took > STALL {
             let (info, caller) = what();

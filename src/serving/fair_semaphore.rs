@@ -4,8 +4,10 @@
 
 use super::slots::Owner;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use tokio::sync::oneshot;
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// A semaphore that is fair between owners.
 #[derive(Debug)]
@@ -34,7 +36,7 @@ impl FairSemaphore {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("no code panics while holding this lock")
+        self.0.lock()
     }
 
     /// Waits for a permit.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Limits of the serving port. Defaults are upstream's wherever upstream has such a limit.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Time from accept to the end of the TLS handshake.
     pub handshake: Duration,
     /// HTTP/1: time to read a request's head, from its first byte (for the first request: from the end of the

@@ -1,5 +1,5 @@
-//! The listening socket: [`bind`], whose errors name the flag to change, and an accept loop that survives temporary
-//! failures.
+//! The listening sockets: [`bind`], whose errors name the flag to change, [`Listener::adopt`] for sockets that somebody else
+//! opened, and an accept loop that survives temporary failures.
 
 use super::limits::Limits;
 use crate::tasks::Backoff;
@@ -7,22 +7,27 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
 /// Length of the kernel's queue of connections that are not accepted yet.
 const BACKLOG: i32 = 1024;
 
-/// A bound, listening socket.
+/// Bound, listening sockets.
 #[derive(Debug)]
-pub struct Listener {
-    inner: TcpListener,
+pub(crate) struct Listener {
+    /// Never empty; more than one only if they were inherited.
+    sockets: Vec<TcpListener>,
     local: SocketAddr,
+    /// Counts accepts. The next one begins at another socket, so that a busy socket cannot starve the others.
+    turn: AtomicUsize,
 }
 
 /// The socket cannot be created or bound. The message names the flag to change.
 #[derive(Debug)]
-pub struct BindError {
+pub(crate) struct BindError {
     address: SocketAddr,
     source: io::Error,
 }
@@ -67,7 +72,7 @@ impl std::error::Error for BindError {
 ///
 /// # Errors
 /// [`BindError`], which names the flags to change.
-pub fn bind(address: SocketAddr, share_port: bool) -> Result<Listener, BindError> {
+pub(crate) fn bind(address: SocketAddr, share_port: bool) -> Result<Listener, BindError> {
     let fail = |source| BindError { address, source };
     let socket = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => {
@@ -92,7 +97,7 @@ pub fn bind(address: SocketAddr, share_port: bool) -> Result<Listener, BindError
         },
         bound.port(),
     );
-    Ok(Listener { inner, local })
+    Ok(Listener::new(vec![inner], local))
 }
 
 fn open(address: SocketAddr, share_port: bool) -> io::Result<Socket> {
@@ -125,8 +130,44 @@ fn open(address: SocketAddr, share_port: bool) -> io::Result<Socket> {
 }
 
 impl Listener {
+    fn new(sockets: Vec<TcpListener>, local: SocketAddr) -> Self {
+        Self {
+            sockets,
+            local,
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes over sockets that listen already, at least one. The first one's address is that of the server.
+    ///
+    /// # Errors
+    /// A socket cannot be made non-blocking, or has no address.
+    pub(crate) fn adopt(sockets: Vec<std::net::TcpListener>) -> io::Result<Self> {
+        let adopt = |socket: std::net::TcpListener| {
+            socket.set_nonblocking(true)?;
+            TcpListener::from_std(socket)
+        };
+        let sockets = sockets.into_iter().map(adopt).collect::<io::Result<Vec<_>>>()?;
+        let first = sockets.first().ok_or(io::ErrorKind::NotConnected)?;
+        let local = first.local_addr()?;
+        Ok(Self::new(sockets, local))
+    }
+
+    /// The next connection of any socket. Cancel safe: a poll that returns a connection is the last one.
+    async fn next(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (ahead, behind) = {
+            let first = self.turn.fetch_add(1, Ordering::Relaxed) % self.sockets.len();
+            (&self.sockets[first..], &self.sockets[..first])
+        };
+        std::future::poll_fn(|cx| {
+            let mut polls = ahead.iter().chain(behind).map(|socket| socket.poll_accept(cx));
+            polls.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        })
+        .await
+    }
+
     /// The bound address, with the actual port if 0 was requested.
-    pub fn local_addr(&self) -> SocketAddr {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
@@ -139,7 +180,7 @@ impl Listener {
         let mut delays = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(1)).delays();
         let mut said = false;
         loop {
-            let error = match self.inner.accept().await {
+            let error = match self.next().await {
                 Ok((stream, remote)) => {
                     let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
                     match prepare(&stream, limits) {
@@ -206,6 +247,26 @@ mod tests {
             listener.accept(&limits)
         );
         assert_eq!(client.unwrap().local_addr().unwrap(), remote);
+    }
+
+    #[tokio::test]
+    async fn adopted_sockets_are_all_accepted_from() {
+        let open = || std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (one, other) = (open(), open());
+        let addresses = [one.local_addr().unwrap(), other.local_addr().unwrap()];
+        let listener = Listener::adopt(vec![one, other]).unwrap();
+        assert_eq!(listener.local_addr(), addresses[0]);
+        let limits = Limits::default();
+        // The first socket always has a connection waiting, and the second one is served nevertheless.
+        let _busy: Vec<_> = (0..4)
+            .map(|_| std::net::TcpStream::connect(addresses[0]).unwrap())
+            .collect();
+        let wanted = std::net::TcpStream::connect(addresses[1]).unwrap();
+        let mut accepted = Vec::new();
+        for _ in 0..2 {
+            accepted.push(listener.accept(&limits).await.1);
+        }
+        assert!(accepted.contains(&wanted.local_addr().unwrap()), "{accepted:?}");
     }
 
     #[tokio::test]

@@ -2,9 +2,11 @@
 
 use super::connection::Activity;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+
+use crate::sync::Mutex;
 
 /// The open connections. A connection is entered before its task is spawned, and removed when the task ends.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ impl Registry {
     }
 
     pub(super) fn enter(self: &Arc<Self>, activity: Arc<Activity>) -> Entry {
-        let mut open = self.open.lock().expect("no code panics while holding this lock");
+        let mut open = self.open.lock();
         open.0 += 1;
         let id = open.0;
         open.1.insert(id, activity);
@@ -45,7 +47,7 @@ impl Registry {
 
     /// Sends a signal to every connection.
     pub(super) fn signal(&self, signal: u8) {
-        let open = self.open.lock().expect("no code panics while holding this lock");
+        let open = self.open.lock();
         for activity in open.1.values() {
             activity.signal(signal);
         }
@@ -61,11 +63,7 @@ impl Registry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let mut open = self
-            .registry
-            .open
-            .lock()
-            .expect("no code panics while holding this lock");
+        let mut open = self.registry.open.lock();
         open.1.remove(&self.id);
         self.registry.count.send_replace(open.1.len());
     }

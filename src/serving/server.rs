@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
 /// Configuration of a server: what it serves, and under which limits.
-pub struct Server {
+pub(crate) struct Server {
     /// Certificates and TLS versions.
     pub tls: Arc<TlsConfig>,
     /// Timeouts, sizes, and numbers of connections.
@@ -32,7 +32,7 @@ pub struct Server {
 
 /// The outcome of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
+pub(crate) enum Drained {
     /// Every connection ended in time.
     Clean,
     /// This many connections were still open at the deadline and were cut.
@@ -40,10 +40,12 @@ pub enum Drained {
 }
 
 /// A running server. Dropping the handle stops accepting; open connections continue until they end by themselves.
-pub struct ServerHandle {
+pub(crate) struct ServerHandle {
     local_addr: SocketAddr,
     registry: Arc<Registry>,
+    #[cfg(test)]
     slots: Arc<Slots>,
+    #[cfg(test)]
     metrics: PortMetrics,
     stop: watch::Sender<bool>,
     accepting: Option<JoinHandle<()>>,
@@ -54,7 +56,7 @@ impl Server {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn serve(self, listener: Listener) -> ServerHandle {
+    pub(crate) fn serve(self, listener: Listener) -> ServerHandle {
         let local_addr = listener.local_addr();
         let registry = Registry::new();
         let metrics = self.metrics;
@@ -79,7 +81,9 @@ impl Server {
         ServerHandle {
             local_addr,
             registry,
+            #[cfg(test)]
             slots,
+            #[cfg(test)]
             metrics,
             stop,
             accepting: Some(accepting),
@@ -135,32 +139,30 @@ async fn accept_loop(
 
 impl ServerHandle {
     /// The bound address.
-    pub fn local_addr(&self) -> SocketAddr {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// Number of open connections, without upgraded ones.
-    pub fn connections(&self) -> usize {
-        self.registry.len()
-    }
-
     /// Number of failed TLS handshakes, for `apiserver_tls_handshake_errors_total`.
-    pub fn handshake_errors(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn handshake_errors(&self) -> u64 {
         self.metrics.handshake_errors()
     }
 
     /// Number of connections evicted to make room for new ones.
-    pub fn evicted(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn evicted(&self) -> u64 {
         self.slots.evicted()
     }
 
     /// Number of new connections closed immediately because no other could be evicted for them.
-    pub fn refused(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn refused(&self) -> u64 {
         self.metrics.refused()
     }
 
     /// Closes the listening socket; open connections continue.
-    pub fn stop_accepting(&self) {
+    pub(crate) fn stop_accepting(&self) {
         self.stop.send_replace(true);
     }
 
@@ -170,7 +172,7 @@ impl ServerHandle {
     ///
     /// # Cancel safety
     /// Not cancel safe: connections that were already signalled still close, but nothing cuts the rest.
-    pub async fn drain(mut self, limit: Duration) -> Drained {
+    pub(crate) async fn drain(mut self, limit: Duration) -> Drained {
         self.stop_accepting();
         if let Some(accepting) = self.accepting.take()
             && let Err(error) = accepting.await

@@ -24,11 +24,12 @@ pub(super) use pool::Owner;
 use super::connection::{Activity, signals};
 use super::limits::Limits;
 use crate::request::peer::AuthenticationObserver;
+use crate::sync::{Mutex, MutexGuard};
 use pool::Pool;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::watch;
 
 /// Connection classes in eviction order.
@@ -130,7 +131,7 @@ impl Slots {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while holding this lock")
+        self.state.lock()
     }
 
     /// Number of evictions so far.

@@ -24,7 +24,7 @@ use webpki::RawPublicKeyEntity;
 
 /// The lowest TLS version accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TlsVersion {
+pub(crate) enum TlsVersion {
     /// TLS 1.2 and 1.3.
     #[default]
     Tls12,
@@ -34,7 +34,7 @@ pub enum TlsVersion {
 
 /// TLS settings that are fixed for the server's lifetime.
 #[derive(Clone, Debug)]
-pub struct TlsOptions {
+pub(crate) struct TlsOptions {
     /// `--tls-min-version`.
     pub min_version: TlsVersion,
     /// Offer h2 before http/1.1 (`--disable-http2-serving` clears it).
@@ -56,7 +56,7 @@ impl Default for TlsOptions {
 
 /// One value of `--tls-sni-cert-key`.
 #[derive(Clone, Debug)]
-pub struct SniKeyPair {
+pub(crate) struct SniKeyPair {
     /// Names to present it for (exact or `*.suffix`). If empty, the names in the certificate apply.
     pub names: Vec<String>,
     /// The certificate and key.
@@ -64,7 +64,7 @@ pub struct SniKeyPair {
 }
 
 /// The serving TLS configuration. It is rebuilt as a whole when a certificate changes; open connections keep theirs.
-pub struct TlsConfig {
+pub(crate) struct TlsConfig {
     default: Arc<DynamicKeyPair>,
     sni: Vec<SniKeyPair>,
     client_cas: Vec<Arc<DynamicCa>>,
@@ -86,7 +86,7 @@ impl TlsConfig {
     ///
     /// # Errors
     /// Fails on an unknown cipher suite, and if the provider lacks a required TLS version.
-    pub fn try_new(
+    pub(crate) fn try_new(
         default: Arc<DynamicKeyPair>,
         sni: Vec<SniKeyPair>,
         client_cas: Vec<Arc<DynamicCa>>,
@@ -115,7 +115,7 @@ impl TlsConfig {
     }
 
     /// Rebuilds the configuration from the current certificates. On failure the previous one stays in use.
-    pub fn rebuild(&self) {
+    pub(crate) fn rebuild(&self) {
         let built = build(
             &self.default,
             &self.sni,
@@ -135,7 +135,7 @@ impl TlsConfig {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn follow(self: Arc<Self>) {
+    pub(crate) async fn follow(self: Arc<Self>) {
         let pairs = std::iter::once(&self.default).chain(self.sni.iter().map(|s| &s.pair));
         let mut sources: Vec<watch::Receiver<u64>> = pairs.map(|p| p.subscribe()).collect();
         sources.extend(self.client_cas.iter().map(|ca| ca.subscribe()));

@@ -9,11 +9,11 @@ use crate::telemetry::StorageMetrics;
 use std::sync::Arc;
 
 /// Extracts an object's selectable fields other than `metadata.name` and `metadata.namespace`.
-pub type SelectableFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
+pub(crate) type SelectableFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
 
 /// Converts an object written by another program (an etcd that other API servers share) to the storage version, and
 /// applies defaults. Returns true if the object was in another version; the error says why it cannot be served.
-pub type ConvertStored = Arc<dyn Fn(&mut Value) -> Result<bool, String> + Send + Sync>;
+pub(crate) type ConvertStored = Arc<dyn Fn(&mut Value) -> Result<bool, String> + Send + Sync>;
 
 /// Per-resource hooks between the store and its objects.
 #[derive(Clone)]

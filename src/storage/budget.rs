@@ -3,7 +3,7 @@
 //! | part | own bound | under memory pressure |
 //! |---|---|---|
 //! | cached encodings | a separate limit | evicted first, down to [`FLOOR`] |
-//! | event history | the bounds of each ring | rings shrink proportionally, down to their minimum number of events |
+//! | event history | the bounds of each ring; 16 MiB of all events that have outlived the window | rings shrink proportionally, down to their minimum number of events |
 //! | current objects | what is stored | cannot shrink: still served, and reported ([`Budget::is_over`]) |
 //!
 //! One [`Budget`] per gateway is shared by all backends. Each cache accounts for its memory through a [`Share`],
@@ -11,7 +11,7 @@
 
 mod watches;
 
-pub use watches::{HeldFrame, TooMany, WatchBounds, WatchPermit};
+pub(crate) use watches::{TooMany, WatchBounds, WatchPermit};
 
 use super::encoding_cache::EncodingCache;
 use std::fmt;
@@ -20,9 +20,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Bytes of cached encodings always allowed, so that a frame for many watchers is encoded only once even under memory
 /// pressure. Fits the largest object.
-pub const FLOOR: usize = 4 << 20;
+pub(crate) const FLOOR: usize = 4 << 20;
 /// Default limit for cached encodings, in bytes.
-pub const ENCODINGS: usize = 64 << 20;
+pub(crate) const ENCODINGS: usize = 64 << 20;
+
+/// Bytes that the histories of all resources may use together regardless of the age of their events: what an idle
+/// gateway keeps for ever, however many resources it serves.
+const AGED_HISTORY: usize = 16 << 20;
+/// Bytes that the history of each resource may use regardless of age, whatever the others use.
+const AGED_FLOOR: usize = 64 << 10;
+
+/// How far the history of one resource has to shrink so that all of them fit the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HistoryLimits {
+    /// Bytes that events beyond the minimum may use.
+    pub bytes: usize,
+    /// Bytes that the minimum of events may use.
+    pub min_bytes: usize,
+}
 
 /// Memory accounting for all watch caches.
 pub struct Budget {
@@ -153,16 +168,30 @@ impl Budget {
     fn ring_limit(&self, own: usize) -> usize {
         let available = self.total.saturating_sub(self.objects.load(Ordering::Relaxed));
         let all = self.history.load(Ordering::Relaxed);
-        if all <= available {
-            return usize::MAX;
+        match all <= available {
+            true => usize::MAX,
+            false => proportional(own, available, all),
         }
-        // In u128: the product of two byte counts can overflow usize.
-        (own as u128 * available as u128 / all as u128) as usize
+    }
+
+    /// Bytes that a ring using `own` bytes may keep regardless of age.
+    fn aged_limit(&self, own: usize) -> usize {
+        let all = self.history.load(Ordering::Relaxed);
+        match all <= AGED_HISTORY {
+            true => usize::MAX,
+            false => proportional(own, AGED_HISTORY, all).max(AGED_FLOOR),
+        }
     }
 }
 
+/// The share of `available` bytes of one that uses `own` of `all` bytes.
+fn proportional(own: usize, available: usize, all: usize) -> usize {
+    // In u128: the product of two byte counts can overflow usize.
+    (own as u128 * available as u128 / all as u128) as usize
+}
+
 /// The part of a budget that one cache uses.
-pub struct Share {
+pub(crate) struct Share {
     budget: Arc<Budget>,
     objects: AtomicUsize,
     history: AtomicUsize,
@@ -170,7 +199,7 @@ pub struct Share {
 
 impl Share {
     /// Creates an empty share.
-    pub fn new(budget: Arc<Budget>) -> Self {
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
         Self {
             budget,
             objects: AtomicUsize::new(0),
@@ -178,13 +207,8 @@ impl Share {
         }
     }
 
-    /// The budget it belongs to.
-    pub fn budget(&self) -> &Arc<Budget> {
-        &self.budget
-    }
-
     /// Records the cache's current usage. Must not be called concurrently.
-    pub fn set(&self, objects: usize, history: usize) {
+    pub(crate) fn set(&self, objects: usize, history: usize) {
         let change = |own: &AtomicUsize, all: &AtomicUsize, now: usize| {
             let was = own.swap(now, Ordering::Relaxed);
             if now >= was {
@@ -199,13 +223,17 @@ impl Share {
     }
 
     /// Limits on watches.
-    pub fn watch_bounds(&self) -> WatchBounds {
+    pub(crate) fn watch_bounds(&self) -> WatchBounds {
         self.budget.watch_bounds()
     }
 
-    /// Bytes the cache's history may keep beyond the minimum number of events.
-    pub fn history_limit(&self) -> usize {
-        self.budget.ring_limit(self.history.load(Ordering::Relaxed))
+    /// Limits of the cache's history.
+    pub(crate) fn history_limits(&self) -> HistoryLimits {
+        let own = self.history.load(Ordering::Relaxed);
+        HistoryLimits {
+            bytes: self.budget.ring_limit(own),
+            min_bytes: self.budget.aged_limit(own),
+        }
     }
 }
 
@@ -238,18 +266,18 @@ mod tests {
         a.set(400, 300);
         b.set(0, 300);
         assert_eq!(
-            (a.history_limit(), budget.is_over()),
+            (a.history_limits().bytes, budget.is_over()),
             (usize::MAX, false),
             "within budget"
         );
         b.set(200, 900);
         assert_eq!(
-            (a.history_limit(), b.history_limit()),
+            (a.history_limits().bytes, b.history_limits().bytes),
             (100, 300),
             "400 bytes are left for 1,200 of history"
         );
         a.set(900, 100);
-        assert_eq!((a.history_limit(), budget.is_over()), (0, true));
+        assert_eq!((a.history_limits().bytes, budget.is_over()), (0, true));
     }
 
     #[test]

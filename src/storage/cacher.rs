@@ -8,9 +8,9 @@
 //! await.
 
 mod backlog;
-pub mod counters;
+pub(crate) mod counters;
 mod digest;
-pub mod history;
+pub(crate) mod history;
 mod hub;
 mod progress;
 mod read;
@@ -24,15 +24,18 @@ use super::budget::{Budget, Share};
 use super::{Entry, Event, Revision};
 use arc_swap::ArcSwap;
 use history::{Bounds, History};
-use hub::{Hub, lock};
+use hub::Hub;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-pub use counters::{Comparison, Counters};
-pub use digest::Digest;
-pub use progress::{FRESHNESS_WAIT, Progress};
+pub(crate) use counters::{Comparison, Counters};
+pub(crate) use digest::Digest;
+pub(crate) use progress::FRESHNESS_WAIT;
+pub use progress::Progress;
 pub use snapshot::Snapshot;
+
+use crate::sync::Mutex;
 
 /// Events a watcher may lag behind before its grace period starts.
 const QUEUE: usize = 100;
@@ -124,13 +127,13 @@ impl Cacher {
 
     /// Number of running watches.
     pub fn watchers(&self) -> usize {
-        lock(&self.hub).len()
+        self.hub.lock().len()
     }
 
     /// Reads statistics for metrics.
     pub fn stats(&self) -> CacheStats {
         let state = self.snapshot();
-        let (events, history_bytes, capacity) = lock(&self.history).stats();
+        let (events, history_bytes, capacity) = self.history.lock().stats();
         CacheStats {
             objects: state.len(),
             objects_bytes: state.bytes() as u64,
@@ -153,7 +156,7 @@ impl Cacher {
     /// Makes committed changes visible to reads.
     pub fn apply(&self, events: &[Arc<Event>]) {
         let now = Instant::now();
-        let mut history = lock(&self.history);
+        let mut history = self.history.lock();
         let mut state = Snapshot::clone(&self.snapshot.load());
         for event in events {
             state.apply(event);
@@ -168,7 +171,7 @@ impl Cacher {
     /// Trims history that is out of bounds and updates the memory accounting.
     fn trim_history(&self, history: &mut History, now: Instant, state: &Snapshot) {
         let room = history.capacity();
-        history.trim(now, self.share.history_limit());
+        history.trim(now, self.share.history_limits());
         self.discarded_bytes.store(history.discarded_bytes(), Ordering::Relaxed);
         match history.capacity() {
             more if more > room => self.counters.grown.add(1),
@@ -181,7 +184,7 @@ impl Cacher {
     /// Delivers applied changes to the watchers they concern.
     pub fn dispatch(&self, events: &[Arc<Event>]) {
         let sleepers = {
-            let mut hub = lock(&self.hub);
+            let mut hub = self.hub.lock();
             if hub.is_empty() {
                 return;
             }
@@ -210,11 +213,11 @@ impl Cacher {
 
     fn trim_at(&self, now: Instant) {
         {
-            let mut history = lock(&self.history);
+            let mut history = self.history.lock();
             let state = self.snapshot();
             self.trim_history(&mut history, now, &state);
         }
-        let mut hub = lock(&self.hub);
+        let mut hub = self.hub.lock();
         let before = hub.terminated;
         hub.sweep(
             &self.share.watch_bounds(),
@@ -226,7 +229,7 @@ impl Cacher {
 
     /// Ends all watches and refuses new ones; reads continue.
     pub fn close(&self) {
-        lock(&self.hub).close();
+        self.hub.lock().close();
     }
 
     /// Ends all watches and refuses all further reads.

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The oldest revision of a backend at which lists are served.
 #[derive(Debug, Default)]
-pub struct Compaction(AtomicU64);
+pub(crate) struct Compaction(AtomicU64);
 
 impl Compaction {
     /// Lists below `revision` have expired. Never moves backwards.
-    pub fn advance(&self, revision: Revision) {
+    pub(crate) fn advance(&self, revision: Revision) {
         self.0.fetch_max(revision.0, Ordering::AcqRel);
     }
 
@@ -18,7 +18,7 @@ impl Compaction {
     ///
     /// # Errors
     /// [`Error::Compacted`] with the oldest revision that is served.
-    pub fn check(&self, options: &ListOptions) -> Result<(), Error> {
+    pub(crate) fn check(&self, options: &ListOptions) -> Result<(), Error> {
         let exact = match (&options.token, options.version) {
             (Some(ContinueToken { revision, .. }), _) => *revision,
             (None, VersionMatch::Exact(revision)) => Some(revision),

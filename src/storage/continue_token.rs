@@ -34,30 +34,64 @@ pub fn encode(token: &ContinueToken, prefix: &str) -> String {
     BASE64.encode(out)
 }
 
+/// Why a token is not one of this server's; the text follows `invalid continue token: ` in upstream's 400.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidToken {
+    /// Not base64; Go's decoder stops at this byte.
+    #[error("continue key is not valid: illegal base64 data at input byte {0}")]
+    Base64(usize),
+    /// Not JSON.
+    #[error("continue key is not valid: {0}")]
+    Json(#[from] json::Error),
+    /// Not an object.
+    #[error("continue key is not valid: json: cannot unmarshal {0} into Go value of type storage.continueToken")]
+    NoObject(&'static str),
+    /// A member of another type.
+    #[error(
+        "continue key is not valid: json: cannot unmarshal {found} into Go struct field continueToken.{field} of type {expected}"
+    )]
+    Member {
+        /// What it is.
+        found: &'static str,
+        /// Its name.
+        field: &'static str,
+        /// Go's type.
+        expected: &'static str,
+    },
+    /// Written by another version.
+    #[error("continue key is not valid: server does not recognize this encoded version {0}")]
+    Version(String),
+    /// No revision.
+    #[error("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")]
+    Revision,
+    /// No key to continue at.
+    #[error("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")]
+    NoStart,
+    /// A key that leaves the prefix.
+    #[error("continue key is not valid: {0}")]
+    Start(String),
+}
+
 /// Decodes a client's token for a list with this prefix.
 ///
 /// # Errors
-/// The text that follows `invalid continue token: ` in upstream's 400.
-pub fn decode(text: &str, prefix: &str) -> Result<ContinueToken, String> {
-    let invalid = |why: &str| format!("continue key is not valid: {why}");
-    let bytes = decode_base64(text).map_err(|at| invalid(&format!("illegal base64 data at input byte {at}")))?;
-    let token = json::decode(&bytes).map_err(|e| invalid(&e))?;
-    let (version, revision, start) = members(&token).map_err(|e| invalid(&e))?;
+/// The token is not one of this server's.
+pub fn decode(text: &str, prefix: &str) -> Result<ContinueToken, InvalidToken> {
+    let bytes = decode_base64(text).map_err(InvalidToken::Base64)?;
+    let token = json::decode(&bytes)?;
+    let (version, revision, start) = members(&token)?;
     if version != VERSION {
-        return Err(invalid(&format!(
-            "server does not recognize this encoded version {version}"
-        )));
+        return Err(InvalidToken::Version(version.to_owned()));
     }
     if revision == 0 {
-        let why = "incorrect encoded start resourceVersion (version meta.k8s.io/v1)";
-        return Err(invalid(why));
+        return Err(InvalidToken::Revision);
     }
     if start.is_empty() {
-        return Err(invalid("encoded start key empty (version meta.k8s.io/v1)"));
+        return Err(InvalidToken::NoStart);
     }
     let below = start.strip_prefix('/').unwrap_or(start);
     if !is_clean(below) {
-        return Err(invalid(start));
+        return Err(InvalidToken::Start(start.to_owned()));
     }
     Ok(ContinueToken {
         revision: u64::try_from(revision).ok().map(Revision),
@@ -77,7 +111,7 @@ fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
     BASE64.decode(&bytes).map_err(|_| bytes.len() - bytes.len() % 4)
 }
 
-fn members(token: &Value) -> Result<(&str, i64, &str), String> {
+fn members(token: &Value) -> Result<(&str, i64, &str), InvalidToken> {
     let type_name = |v: &Value| match v {
         Value::Bool(_) => "bool",
         Value::Int(_) | Value::Float(_) => "number",
@@ -89,16 +123,14 @@ fn members(token: &Value) -> Result<(&str, i64, &str), String> {
         return Ok(("", 0, ""));
     }
     if token.as_object().is_none() {
-        let what = type_name(token);
-        return Err(format!(
-            "json: cannot unmarshal {what} into Go value of type storage.continueToken"
-        ));
+        return Err(InvalidToken::NoObject(type_name(token)));
     }
-    let wrong = |v: &Value, field: &str, go: &str| {
-        let what = type_name(v);
-        format!("json: cannot unmarshal {what} into Go struct field continueToken.{field} of type {go}")
+    let wrong = |v: &Value, field, expected| InvalidToken::Member {
+        found: type_name(v),
+        field,
+        expected,
     };
-    let string = |field: &str| match token.get(field) {
+    let string = |field: &'static str| match token.get(field) {
         Value::Null => Ok(""),
         v => v.as_str().ok_or_else(|| wrong(v, field, "string")),
     };
@@ -149,7 +181,7 @@ mod tests {
 
     #[test]
     fn invalid_tokens_report_upstream_errors() {
-        let refused = |text: &str| decode(text, "").expect_err("refused");
+        let refused = |text: &str| decode(text, "").expect_err("refused").to_string();
         assert_eq!(
             refused("a b"),
             "continue key is not valid: illegal base64 data at input byte 1"

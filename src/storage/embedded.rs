@@ -11,7 +11,7 @@ mod catalog;
 mod committer;
 mod disk;
 mod error;
-pub mod faults;
+pub(crate) mod faults;
 mod format;
 mod handle;
 mod load;
@@ -23,7 +23,7 @@ mod stats;
 mod tests;
 #[cfg(test)]
 mod tests_damage;
-pub mod tool;
+pub(crate) mod tool;
 mod wal;
 
 use super::backend::{Backend, BackendStats, ResourceHooks};
@@ -36,17 +36,19 @@ use catalog::Catalog;
 use committer::{Action, Command, Committer, LoadedState, Write};
 use disk::Disk;
 use handle::Handle;
-use lock::DirectoryLock;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
-pub use super::backend::{ResourceConfig, SelectableFields};
+pub(crate) use super::backend::{ResourceConfig, SelectableFields};
 pub use error::OpenError;
-pub use stats::{COMMIT_BUCKETS, Stats};
+pub(crate) use lock::DirectoryLock;
+pub(crate) use stats::Stats;
+
+use crate::sync::Mutex;
 
 /// Capacity of the write queue in permits: a write takes one, plus one per 4 KiB of value.
 const QUEUE_PERMITS: usize = 16_384;
@@ -128,10 +130,6 @@ pub(crate) struct ResourceStore {
     broken: Option<Error>,
 }
 
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 // === impl Engine ===
 
 impl Engine {
@@ -140,7 +138,14 @@ impl Engine {
     /// # Errors
     /// [`OpenError`]: the store is in use, damaged, of another format version, or inaccessible.
     pub fn open(dir: &Path, options: Options) -> Result<Arc<Self>, OpenError> {
-        let lock = DirectoryLock::acquire(dir)?;
+        Self::open_locked(dir, DirectoryLock::acquire(dir)?, options)
+    }
+
+    /// As [`open`](Self::open), in a directory that the caller has locked.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn open_locked(dir: &Path, lock: DirectoryLock, options: Options) -> Result<Arc<Self>, OpenError> {
         let mut disk = Disk::open(dir, options.max_bytes)?;
         let mut contents = disk.load(options.max_replay)?;
         disk.inject(options.faults.clone());
@@ -194,7 +199,7 @@ impl Engine {
     /// store.
     pub fn resource_with(&self, config: ResourceConfig, hooks: ResourceHooks) -> Arc<dyn Storage> {
         let ResourceHooks { transform, metrics, .. } = hooks;
-        let resource = lock(&self.shared.catalog).serve(&self.shared, &config, transform);
+        let resource = self.shared.catalog.lock().serve(&self.shared, &config, transform);
         if resource.broken.is_some() {
             metrics.decode_failed();
         }
@@ -208,7 +213,7 @@ impl Engine {
     /// Stops serving a resource: its watches end and its reads and writes are refused. The objects remain stored for
     /// the next [`resource`](Self::resource) with this prefix. Blocks until queued writes have been committed.
     pub fn release(&self, prefix: &str) {
-        let resource = lock(&self.shared.catalog).resources.get(prefix).cloned();
+        let resource = self.shared.catalog.lock().resources.get(prefix).cloned();
         let Some(resource) = resource else {
             return;
         };
@@ -233,7 +238,7 @@ impl Engine {
         if let Some(why) = self.shared.failed.get() {
             return Err(why.clone());
         }
-        match &*lock(&self.thread) {
+        match &*self.thread.lock() {
             Some(thread) if !thread.is_finished() => Ok(()),
             Some(_) => Err("the committer has stopped".into()),
             None => Err("the store is closed".into()),
@@ -258,7 +263,7 @@ impl Engine {
             revision: self.revision().0,
             ..Stats::default()
         };
-        for (prefix, resource) in &lock(&self.shared.catalog).resources {
+        for (prefix, resource) in &self.shared.catalog.lock().resources {
             stats.objects.push((prefix.clone(), resource.cacher.count()));
             stats.watchers.push((prefix.clone(), resource.cacher.watchers()));
             let counters = resource.cacher.counters();
@@ -276,7 +281,7 @@ impl Engine {
     /// Commits queued writes, ends all watches, and closes the file. Reads of single objects and lists continue;
     /// writes are refused. Blocks; idempotent.
     pub fn shutdown(&self) {
-        let mut thread = lock(&self.thread);
+        let mut thread = self.thread.lock();
         let Some(thread) = thread.take() else {
             return;
         };
@@ -285,10 +290,10 @@ impl Engine {
         if thread.join().is_err() {
             tracing::error!("the committer thread has panicked");
         }
-        for resource in lock(&self.shared.catalog).resources.values() {
+        for resource in self.shared.catalog.lock().resources.values() {
             resource.cacher.close();
         }
-        lock(&self.lock).take();
+        self.lock.lock().take();
     }
 }
 
@@ -319,7 +324,10 @@ impl Backend for Engine {
         let stats = self.stats();
         BackendStats {
             revision: stats.revision,
-            caches: lock(&self.shared.catalog)
+            caches: self
+                .shared
+                .catalog
+                .lock()
                 .resources
                 .iter()
                 .map(|(prefix, resource)| (prefix.clone(), resource.cacher.stats()))
@@ -341,7 +349,7 @@ impl Backend for Engine {
 
 impl Shared {
     fn trim_caches(&self) {
-        for resource in lock(&self.catalog).resources.values() {
+        for resource in self.catalog.lock().resources.values() {
             resource.cacher.trim();
         }
     }

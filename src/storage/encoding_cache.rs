@@ -11,7 +11,9 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::sync::Mutex;
 
 /// Identifies an encoding. The caller assigns the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +59,7 @@ struct Slot {
 
 /// The encoding cache: all non-empty slots.
 #[derive(Default)]
-pub struct EncodingCache {
+pub(crate) struct EncodingCache {
     bytes: AtomicUsize,
     /// Non-empty slots whose entry still exists.
     live_slots: AtomicUsize,
@@ -65,10 +67,6 @@ pub struct EncodingCache {
     computed: AtomicU64,
     reused: AtomicU64,
     evicted: AtomicU64,
-}
-
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Panic message: one form number was used for two types of value.
@@ -110,7 +108,7 @@ impl CachedEncodings {
 
     fn cached(&self, key: EncodingKey) -> Option<CachedValue> {
         let slot = self.0.get()?;
-        let values = lock(&slot.values);
+        let values = slot.values.lock();
         let value = values.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone())?;
         slot.recently_used.store(true, Ordering::Relaxed);
         slot.budget.encoding_cache.reused.fetch_add(1, Ordering::Relaxed);
@@ -141,7 +139,7 @@ impl CachedEncodings {
         });
         let cache = &slot.budget.encoding_cache;
         // Held while encoding, so that many watchers of one event encode it once.
-        let mut values = lock(&slot.values);
+        let mut values = slot.values.lock();
         if let Some((_, value)) = values.iter().find(|(f, _)| *f == key) {
             slot.recently_used.store(true, Ordering::Relaxed);
             cache.reused.fetch_add(1, Ordering::Relaxed);
@@ -197,19 +195,19 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let values = self.values.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let values = self.values.get_mut();
         Self::clear(values, &self.budget.encoding_cache);
     }
 }
 
 impl EncodingCache {
     /// Bytes cached.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
     /// Counts of encodings computed, reused and evicted.
-    pub fn counts(&self) -> (u64, u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64, u64) {
         let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
         (read(&self.computed), read(&self.reused), read(&self.evicted))
     }
@@ -219,7 +217,7 @@ impl EncodingCache {
         if slot.is_none() && self.bytes() <= limit {
             return;
         }
-        let mut slots = lock(&self.slots);
+        let mut slots = self.slots.lock();
         if let Some(slot) = slot {
             // Dead slots are purged before they outnumber the live ones.
             if slots.len() > 2 * self.live_slots.load(Ordering::Relaxed) + 64 {
@@ -238,12 +236,12 @@ impl EncodingCache {
                 continue;
             }
             match slot.values.try_lock() {
-                Ok(mut values) => {
+                Some(mut values) => {
                     let gone = Slot::clear(&mut values, self);
                     self.evicted.fetch_add(gone as u64, Ordering::Relaxed);
                 }
                 // Another thread is encoding into it; waiting here could deadlock.
-                Err(_) => slots.push_back(next),
+                None => slots.push_back(next),
             }
         }
     }
@@ -323,6 +321,6 @@ mod tests {
         for _ in 0..10_000 {
             CachedEncodings::default().bytes(Some(&budget), A, of(10));
         }
-        assert!(lock(&budget.encoding_cache.slots).len() <= 200);
+        assert!(budget.encoding_cache.slots.lock().len() <= 200);
     }
 }

@@ -19,7 +19,7 @@ mod secretbox;
 #[cfg(test)]
 mod tests;
 
-pub use error::{Complaint, ConfigError, KmsError, SourceError};
+pub(crate) use error::{Complaint, ConfigError, KmsError, SourceError};
 
 use super::transform::{ENCRYPTED, Opened, Plain, Transform, TransformError};
 use crate::apimachinery::codec::hex;
@@ -329,7 +329,7 @@ struct Keys<K>(Vec<(String, K)>);
 
 impl<K> Keys<K> {
     /// Tries every key with the name that the value carries.
-    pub fn open(
+    pub(crate) fn open(
         &self,
         value: &[u8],
         whose: &'static str,
@@ -348,7 +348,10 @@ impl<K> Keys<K> {
     }
 
     /// Encrypts with the first key.
-    pub fn seal(&self, write: impl Fn(&K) -> Result<Vec<u8>, TransformError>) -> Result<Vec<u8>, TransformError> {
+    pub(crate) fn seal(
+        &self,
+        write: impl Fn(&K) -> Result<Vec<u8>, TransformError>,
+    ) -> Result<Vec<u8>, TransformError> {
         let (name, key) = self.0.first().ok_or(TransformError::Key("there is no key"))?;
         let mut out = format!("{name}:").into_bytes();
         out.extend(write(key)?);

@@ -12,7 +12,7 @@ mod client;
 mod connect;
 mod direct;
 mod error;
-pub mod examine;
+pub(crate) mod examine;
 mod feed;
 mod handle;
 mod lease;
@@ -21,7 +21,7 @@ mod progress;
 mod resource;
 #[cfg(test)]
 mod tests;
-pub mod tool;
+pub(crate) mod tool;
 mod values;
 
 use super::backend::{Backend, BackendStats, ResourceConfig, ResourceHooks};
@@ -29,6 +29,7 @@ use super::cacher::FRESHNESS_WAIT;
 use super::cacher::history::Bounds;
 use super::transform::Plain;
 use super::{Budget, Compaction, Revision, Storage};
+use crate::sync::Mutex;
 use crate::tasks::{Signal, TaskGroup};
 use client::Members;
 use handle::Handle;
@@ -37,15 +38,15 @@ use maintenance::Probe;
 use progress::Waiters;
 use resource::{Decoder, Resource, Shared, State};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 pub use client::Access;
 pub use error::ConnectError;
-pub use values::MediaType;
+pub(crate) use values::MediaType;
 
 /// Root of every [`ResourceConfig::prefix`]; replaced by [`Options::prefix`].
 const ROOT: &str = "/registry";
@@ -114,10 +115,6 @@ pub struct Cluster {
     made: AtomicUsize,
     name: String,
     measured: bool,
-}
-
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Cluster {
@@ -208,7 +205,7 @@ impl Cluster {
             Some(rest) => format!("{}{rest}", self.prefix),
             None => config.prefix.clone(),
         };
-        let mut resources = lock(&self.resources);
+        let mut resources = self.resources.lock();
         if let Some(served) = resources.get(&config.prefix) {
             return Arc::new(Handle(served.clone()));
         }
@@ -249,7 +246,7 @@ impl Backend for Cluster {
     }
 
     fn release(&self, prefix: &str) {
-        if let Some(resource) = lock(&self.resources).remove(prefix) {
+        if let Some(resource) = self.resources.lock().remove(prefix) {
             resource.stop.fire();
         }
     }
@@ -273,7 +270,7 @@ impl Backend for Cluster {
     }
 
     fn loaded(&self) -> Result<(), String> {
-        let resources = lock(&self.resources);
+        let resources = self.resources.lock();
         let unread = resources.iter().filter_map(|(prefix, r)| match &*r.state.borrow() {
             State::Loading(_, Some(why)) => Some(format!("{prefix}: {why}")),
             State::Loading(_, None) => Some(prefix.clone()),
@@ -295,7 +292,7 @@ impl Backend for Cluster {
             },
             ..BackendStats::default()
         };
-        for (prefix, resource) in &*lock(&self.resources) {
+        for (prefix, resource) in &*self.resources.lock() {
             let Some(serving) = resource.ready() else { continue };
             stats.caches.push((prefix.clone(), serving.cacher.stats()));
         }
@@ -311,7 +308,7 @@ impl Backend for Cluster {
             return;
         }
         self.stop.fire();
-        for resource in lock(&self.resources).values() {
+        for resource in self.resources.lock().values() {
             resource.stop.fire();
             if let State::Ready(serving) = &*resource.state.borrow() {
                 serving.cacher.close();

@@ -69,7 +69,7 @@ impl<F: Fn(&Entry) -> bool + Send + Sync> Select for F {
 }
 
 /// A shared filter.
-pub type SharedSelect = Arc<dyn Select>;
+pub(crate) type SharedSelect = Arc<dyn Select>;
 
 /// An optional filter; `None` selects everything.
 #[derive(Clone, Default)]

@@ -92,15 +92,15 @@ pub trait Transform: Send + Sync + 'static {
 }
 
 /// Prefix of every encrypted value.
-pub const ENCRYPTED: &[u8] = b"k8s:enc:";
+pub(crate) const ENCRYPTED: &[u8] = b"k8s:enc:";
 
 /// The identity transform. It refuses encrypted values instead of passing ciphertext on as an object.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Plain;
+pub(crate) struct Plain;
 
 impl Plain {
     /// Returns a shared instance.
-    pub fn shared() -> Arc<dyn Transform> {
+    pub(crate) fn shared() -> Arc<dyn Transform> {
         Arc::new(Self)
     }
 }

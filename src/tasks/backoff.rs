@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Exponential backoff.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     /// Delay after the first failure.
     pub base: Duration,
     /// Maximum delay, without jitter.
@@ -17,11 +17,11 @@ pub struct Backoff {
 
 impl Backoff {
     /// client-go's default for controllers: 5 ms to 1000 s.
-    pub const CONTROLLER: Self = Self::doubling(Duration::from_millis(5), Duration::from_secs(1000));
+    pub(crate) const CONTROLLER: Self = Self::doubling(Duration::from_millis(5), Duration::from_secs(1000));
 
     /// Upstream's default for webhooks (`util/webhook.DefaultRetryBackoffWithInitialDelay`). Its limit is the number of
     /// attempts, not the delay.
-    pub const WEBHOOK: Self = Self {
+    pub(crate) const WEBHOOK: Self = Self {
         base: Duration::from_millis(500),
         max: Duration::MAX,
         factor: 1.5,
@@ -29,7 +29,7 @@ impl Backoff {
     };
 
     /// Doubles from `base` to `max`, without jitter.
-    pub const fn doubling(base: Duration, max: Duration) -> Self {
+    pub(crate) const fn doubling(base: Duration, max: Duration) -> Self {
         Self {
             base,
             max,
@@ -39,14 +39,14 @@ impl Backoff {
     }
 
     /// The delay after `failures` earlier failures, without jitter.
-    pub fn delay(&self, failures: u32) -> Duration {
+    pub(crate) fn delay(&self, failures: u32) -> Duration {
         let factor = self.factor.powi(i32::try_from(failures).unwrap_or(i32::MAX));
         let delay = Duration::try_from_secs_f64(self.base.as_secs_f64() * factor);
         delay.map_or(self.max, |d| d.min(self.max))
     }
 
     /// The delays of one sequence of attempts.
-    pub fn delays(self) -> Delays {
+    pub(crate) fn delays(self) -> Delays {
         Delays {
             backoff: self,
             failures: 0,
@@ -56,14 +56,14 @@ impl Backoff {
 
 /// The delays of one sequence of attempts.
 #[derive(Debug)]
-pub struct Delays {
+pub(crate) struct Delays {
     backoff: Backoff,
     failures: u32,
 }
 
 impl Delays {
     /// Counts a failure and returns the delay before the next attempt, with jitter.
-    pub fn next_delay(&mut self) -> Duration {
+    pub(crate) fn next_delay(&mut self) -> Duration {
         let delay = self.backoff.delay(self.failures);
         self.failures = self.failures.saturating_add(1);
         if self.backoff.jitter == 0.0 {
@@ -76,7 +76,7 @@ impl Delays {
     }
 
     /// Starts again at the first delay, after a success.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 }

@@ -10,9 +10,11 @@
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::sync::Mutex;
 
 /// Buffer size above which bytes are written at once: one TLS record.
 const FLUSH_AT: usize = 16 << 10;
@@ -24,11 +26,11 @@ const RETAINED_CAPACITY: usize = 4 << 10;
 /// A stream whose writes are coalesced. Its owner must call [`FlushHandle::after`] after each poll of the task that
 /// writes.
 #[derive(Debug)]
-pub struct CoalescingStream<S>(Arc<Mutex<Shared<S>>>);
+pub(crate) struct CoalescingStream<S>(Arc<Mutex<Shared<S>>>);
 
 /// The handle of a [`CoalescingStream`] that marks the end of a poll.
 #[derive(Debug)]
-pub struct FlushHandle<S>(Arc<Mutex<Shared<S>>>);
+pub(crate) struct FlushHandle<S>(Arc<Mutex<Shared<S>>>);
 
 #[derive(Debug)]
 struct Shared<S> {
@@ -47,7 +49,7 @@ struct Shared<S> {
 }
 
 /// Coalesces the writes to `inner`.
-pub fn coalesce<S>(inner: S) -> (CoalescingStream<S>, FlushHandle<S>) {
+pub(crate) fn coalesce<S>(inner: S) -> (CoalescingStream<S>, FlushHandle<S>) {
     let shared = Arc::new(Mutex::new(Shared {
         inner,
         buffer: Vec::new(),
@@ -60,17 +62,13 @@ pub fn coalesce<S>(inner: S) -> (CoalescingStream<S>, FlushHandle<S>) {
     (CoalescingStream(shared.clone()), FlushHandle(shared))
 }
 
-fn lock<S>(shared: &Mutex<Shared<S>>) -> MutexGuard<'_, Shared<S>> {
-    shared.lock().expect("no code panics while holding this lock")
-}
-
 // === impl Turns ===
 
 impl<S: AsyncWrite + Unpin> FlushHandle<S> {
     /// Called after a pending poll of the writer. Yields once if there is something to write, and writes at the next
     /// call. `cx` is the task's; `writer` is woken when a blocked stream accepts bytes again.
     fn end(&self, cx: &Context<'_>, writer: &Waker) {
-        let mut s = lock(&self.0);
+        let mut s = self.0.lock();
         if !s.has_bytes() && !s.unflushed {
             return;
         }
@@ -86,16 +84,16 @@ impl<S: AsyncWrite + Unpin> FlushHandle<S> {
 
     /// Processes the outcome of a poll: after the last one, writes what can be written. `writer` is the waker of the
     /// writing future; it differs from the task's if the task polls its parts with wakers of their own.
-    pub fn after<T>(&self, polled: Poll<T>, cx: &Context<'_>, writer: &Waker) -> Poll<T> {
+    pub(crate) fn after<T>(&self, polled: Poll<T>, cx: &Context<'_>, writer: &Waker) -> Poll<T> {
         match polled {
-            Poll::Ready(_) => lock(&self.0).deliver(&mut Context::from_waker(writer)),
+            Poll::Ready(_) => self.0.lock().deliver(&mut Context::from_waker(writer)),
             Poll::Pending => self.end(cx, writer),
         }
         polled
     }
 
     /// Runs `work`, which writes to the stream, with a call of [`after`](Self::after) after each poll.
-    pub async fn around<F: Future>(self, work: F) -> F::Output {
+    pub(crate) async fn around<F: Future>(self, work: F) -> F::Output {
         let mut work = std::pin::pin!(work);
         std::future::poll_fn(|cx| {
             let polled = work.as_mut().poll(cx);
@@ -171,13 +169,13 @@ impl<S: AsyncWrite + Unpin> Shared<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for CoalescingStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut lock(&self.0).inner).poll_read(cx, buf)
+        Pin::new(&mut self.0.lock().inner).poll_read(cx, buf)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescingStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let mut s = lock(&self.0);
+        let mut s = self.0.lock();
         if ready!(s.poll_capacity(cx, buf.len()))? {
             s.buffer.extend_from_slice(buf);
             return Poll::Ready(Ok(buf.len()));
@@ -191,7 +189,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescingStream<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut s = lock(&self.0);
+        let mut s = self.0.lock();
         let bytes = bufs.iter().map(|b| b.len()).sum();
         if ready!(s.poll_capacity(cx, bytes))? {
             for buf in bufs {
@@ -210,7 +208,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescingStream<S> {
     /// Ready as soon as the bytes are buffered; they are written after the poll. Waits only if the stream is blocked,
     /// so that backpressure reaches the writer.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut s = lock(&self.0);
+        let mut s = self.0.lock();
         if let Some(error) = s.error.take() {
             return Poll::Ready(Err(error));
         }
@@ -222,7 +220,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescingStream<S> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut s = lock(&self.0);
+        let mut s = self.0.lock();
         if let Some(error) = s.error.take() {
             return Poll::Ready(Err(error));
         }
@@ -232,142 +230,4 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescingStream<S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::{Wake, Waker};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-
-    #[derive(Default)]
-    struct Wakes(AtomicUsize);
-
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// A coalesced duplex stream with a task context.
-    struct Bench {
-        stream: CoalescingStream<DuplexStream>,
-        flush_handle: FlushHandle<DuplexStream>,
-        peer: DuplexStream,
-        wakes: Arc<Wakes>,
-        waker: Waker,
-    }
-
-    fn bench(capacity: usize) -> Bench {
-        let (mine, peer) = tokio::io::duplex(capacity);
-        let (stream, flush_handle) = coalesce(mine);
-        let wakes = Arc::new(Wakes::default());
-        let waker = Waker::from(wakes.clone());
-        Bench {
-            stream,
-            flush_handle,
-            peer,
-            wakes,
-            waker,
-        }
-    }
-
-    impl Bench {
-        fn write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            Pin::new(&mut self.stream).poll_write(&mut Context::from_waker(&self.waker), bytes)
-        }
-
-        fn flush(&mut self) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.stream).poll_flush(&mut Context::from_waker(&self.waker))
-        }
-
-        fn end(&self) {
-            self.flush_handle.end(&Context::from_waker(&self.waker), &self.waker);
-        }
-
-        fn wakes(&self) -> usize {
-            self.wakes.0.load(Ordering::Relaxed)
-        }
-
-        fn arrived(&mut self) -> Vec<u8> {
-            let mut all = vec![0; 1 << 20];
-            let mut buf = ReadBuf::new(&mut all);
-            let mut cx = Context::from_waker(Waker::noop());
-            match Pin::new(&mut self.peer).poll_read(&mut cx, &mut buf) {
-                Poll::Ready(read) => read.expect("the stream is whole"),
-                Poll::Pending => {}
-            }
-            buf.filled().to_vec()
-        }
-    }
-
-    #[test]
-    fn writes_of_two_polls_are_coalesced() {
-        let mut b = bench(1 << 20);
-        assert!(b.write(b"one ").is_ready() && b.flush().is_ready());
-        b.end();
-        assert_eq!((b.arrived().len(), b.wakes()), (0, 1), "other tasks run first");
-        assert!(b.write(b"two").is_ready() && b.flush().is_ready());
-        b.end();
-        assert_eq!((b.arrived().as_slice(), b.wakes()), (&b"one two"[..], 1));
-        b.end();
-        assert_eq!(b.wakes(), 1, "nothing is left to write");
-    }
-
-    #[test]
-    fn large_write_flushes_the_buffer_first() {
-        let mut b = bench(1 << 20);
-        let large = vec![7; MAX_BUFFERED_WRITE + 1];
-        assert!(b.write(b"small").is_ready());
-        assert!(matches!(b.write(&large), Poll::Ready(Ok(n)) if n == large.len()));
-        let arrived = b.arrived();
-        assert_eq!((&arrived[..5], arrived.len()), (&b"small"[..], 5 + large.len()));
-    }
-
-    #[test]
-    fn backpressure_reaches_the_writer() {
-        let mut b = bench(16);
-        let mut sent = 0;
-        while let Poll::Ready(wrote) = b.write(&[7; 1000]) {
-            sent += wrote.expect("the stream is whole");
-            b.end();
-            assert!(sent <= FLUSH_AT + 2000, "the buffer is bounded");
-        }
-        assert!(b.flush().is_pending());
-        let before = b.wakes();
-        let mut arrived = 0;
-        while arrived < sent {
-            let n = b.arrived().len();
-            assert!(n > 0 && b.wakes() > before, "the writer is woken for room");
-            arrived += n;
-            b.end();
-        }
-        assert_eq!(arrived, sent);
-        assert!(b.flush().is_ready());
-    }
-
-    #[test]
-    fn write_error_is_returned_by_the_next_call() {
-        let mut b = bench(1 << 10);
-        drop(std::mem::replace(&mut b.peer, tokio::io::duplex(1).0));
-        assert!(b.write(b"lost").is_ready());
-        b.end();
-        b.end();
-        assert_eq!(b.wakes(), 2);
-        assert!(matches!(b.flush(), Poll::Ready(Err(e)) if e.kind() == io::ErrorKind::BrokenPipe));
-    }
-
-    #[tokio::test]
-    async fn last_bytes_are_written_before_the_end() {
-        let (mine, mut peer) = tokio::io::duplex(64);
-        let (mut stream, flush_handle) = coalesce(mine);
-        flush_handle
-            .around(async move {
-                stream.write_all(b"last words").await?;
-                stream.shutdown().await
-            })
-            .await
-            .expect("the stream is whole");
-        let mut heard = String::new();
-        peer.read_to_string(&mut heard).await.expect("text");
-        assert_eq!(heard, "last words");
-    }
-}
+mod tests;

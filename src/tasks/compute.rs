@@ -16,13 +16,16 @@ mod current;
 mod queue;
 mod worker;
 
-pub use bodies::{Reservation, account_for};
-pub use current::{Current, Within, current, offload};
-pub use worker::thread_cpu_time;
+pub(crate) use bodies::{Reservation, account_for};
+pub(crate) use current::{Current, Within, current, offload};
+#[cfg(debug_assertions)]
+pub(crate) use worker::thread_cpu_time;
 
+use crate::apimachinery::status::{self, Status};
 use crate::interrupt::Interrupted;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::telemetry::compute::ComputeMetrics;
-use crate::telemetry::spans;
+use crate::telemetry::{request_parts, spans};
 use async_task::{Builder, FallibleTask, Runnable};
 use bodies::Bodies;
 use futures_util::FutureExt as _;
@@ -34,13 +37,13 @@ use std::io;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// Size and limits of the pool.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub(crate) struct Config {
     /// Number of threads. At least two, so that one long job cannot block the pool.
     pub threads: usize,
     /// Maximum number of unfinished jobs; more are refused.
@@ -79,7 +82,7 @@ impl Default for Config {
 
 /// The owner of a job. CPU time is shared fairly between flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub(crate) enum Flow {
     /// The server's own work, which has priority over all callers and no limits.
     System,
     /// A caller, by a hash of the user name or of the flow that the caller's request belongs to.
@@ -88,7 +91,7 @@ pub enum Flow {
 
 /// Why a job has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Error {
+pub(crate) enum Error {
     /// Too many unfinished jobs, of this flow or in total. The job was not started.
     Full,
     /// The job was stopped because it took too long, or the pool shut down.
@@ -97,7 +100,7 @@ pub enum Error {
 
 /// A pool of threads for computations. Clones refer to the same pool; its threads end when the last clone is dropped.
 #[derive(Clone)]
-pub struct ComputePool(Arc<Handle>);
+pub(crate) struct ComputePool(Arc<Handle>);
 
 struct Handle {
     shared: Arc<Shared>,
@@ -159,7 +162,7 @@ impl ComputePool {
     ///
     /// # Panics
     /// If called outside a tokio runtime.
-    pub fn start(config: Config, metrics: ComputeMetrics) -> io::Result<Self> {
+    pub(crate) fn start(config: Config, metrics: ComputeMetrics) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 queue: FairQueue::new(config.memory_bytes),
@@ -183,7 +186,7 @@ impl ComputePool {
     }
 
     /// Returns the flow of a caller. The hash is randomly keyed, so that users cannot choose colliding names.
-    pub fn flow(&self, caller: impl Hash) -> Flow {
+    pub(crate) fn flow(&self, caller: impl Hash) -> Flow {
         Flow::Caller(self.0.flows.hash_one(caller))
     }
 
@@ -198,7 +201,7 @@ impl ComputePool {
     /// # Cancel safety
     /// Not cancel safe: dropping the future stops `work`. It is not polled again, and a running poll ends at its next
     /// checkpoint.
-    pub async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         flow: Flow,
         memory: usize,
@@ -209,11 +212,24 @@ impl ComputePool {
         outcome(AssertUnwindSafe(task).catch_unwind().await, &self.0.shared.metrics)
     }
 
+    /// As [`run`](Self::run), for work of the server itself.
+    ///
+    /// # Errors
+    /// That of `work`, or 503 if it was stopped.
+    pub(crate) async fn run_own<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = status::Result<T>> + Send + 'static,
+    ) -> status::Result<T> {
+        let done = self.run(Flow::System, 0, work).await;
+        done.unwrap_or_else(|e| Err(Status::service_unavailable(format!("the work was not finished: {e:?}"))))
+    }
+
     /// Runs `work` to its end, even if the result is not awaited.
     ///
     /// # Errors
     /// [`Error::Full`]; `work` was not started.
-    pub fn spawn<T: Send + 'static>(
+    #[cfg(test)]
+    pub(crate) fn spawn<T: Send + 'static>(
         &self,
         flow: Flow,
         memory: usize,
@@ -266,7 +282,8 @@ impl ComputePool {
         });
         shared.enter(flow)?;
         let leave = LeaveOnDrop(Arc::clone(shared), flow);
-        let work = current::within(Current::new(self, flow, Some(lease)), spans::carried(work));
+        let work = request_parts::carried(spans::carried(work));
+        let work = current::within(Current::new(self, flow, Some(lease)), work);
         let work = async move {
             let _leave = leave;
             work.await
@@ -306,7 +323,7 @@ fn outcome<T>(caught: Caught<T>, metrics: &ComputeMetrics) -> Result<T, Error> {
 ///
 /// # Cancel safety
 /// Dropping it discards only the result.
-pub struct Spawned<T> {
+pub(crate) struct Spawned<T> {
     task: Option<FallibleTask<T, Arc<Job>>>,
     metrics: ComputeMetrics,
 }
@@ -352,7 +369,7 @@ impl Drop for LeaveOnDrop {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while holding this lock")
+        self.state.lock()
     }
 
     fn enter(&self, flow: Flow) -> Result<(), Error> {

@@ -1,12 +1,14 @@
 //! [`Derived`]: a value computed from a source that changes, recomputed by the first reader after a change.
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::sync::Mutex;
 
 /// A value that is derived from a source. Reading it costs two atomic loads while the source does not change.
 #[derive(Debug)]
-pub struct Derived<T> {
+pub(crate) struct Derived<T> {
     value: ArcSwap<T>,
     /// How often the source has changed.
     changes: AtomicU64,
@@ -23,7 +25,7 @@ impl<T: Default> Default for Derived<T> {
 
 impl<T> Derived<T> {
     /// Starts with a value that contains all changes so far.
-    pub fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self {
             value: ArcSwap::from_pointee(value),
             changes: AtomicU64::new(0),
@@ -33,26 +35,26 @@ impl<T> Derived<T> {
     }
 
     /// Notes that the source has changed. Call it after the change can be read from the source.
-    pub fn invalidate(&self) {
+    pub(crate) fn invalidate(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The value, unless the source has changed since it was derived.
-    pub fn current(&self) -> Option<Arc<T>> {
+    pub(crate) fn current(&self) -> Option<Guard<Arc<T>>> {
         // The value is stored before the count.
         let derived = self.derived.load(Ordering::Acquire);
-        (derived == self.changes.load(Ordering::Acquire)).then(|| self.value.load_full())
+        (derived == self.changes.load(Ordering::Acquire)).then(|| self.value.load())
     }
 
     /// The value with every change noted before the call; `derive` makes it from the one before. A reader waits while
     /// another derives it: what that one read may be older.
-    pub fn get(&self, derive: impl FnOnce(&T) -> T) -> Arc<T> {
+    pub(crate) fn get(&self, derive: impl FnOnce(&T) -> T) -> Arc<T> {
         if let Some(current) = self.current() {
-            return current;
+            return Guard::into_inner(current);
         }
-        let _one_at_a_time = self.deriving.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.deriving.lock();
         if let Some(current) = self.current() {
-            return current;
+            return Guard::into_inner(current);
         }
         // Counted before the source is read: a change in between makes the next reader derive again.
         let changes = self.changes.load(Ordering::Acquire);
@@ -76,7 +78,10 @@ mod tests {
         derived.invalidate();
         derived.invalidate();
         assert!(derived.current().is_none());
-        assert_eq!((*derived.get(|n| n + 1), derived.current().as_deref()), (1, Some(&1)));
+        assert_eq!(
+            (*derived.get(|n| n + 1), derived.current().as_deref().map(|n| **n)),
+            (1, Some(1))
+        );
         assert_eq!(*derived.get(|_| unreachable!("nothing has changed")), 1);
     }
 
@@ -88,7 +93,7 @@ mod tests {
             derived.invalidate();
             1
         });
-        assert_eq!((*first, derived.current()), (1, None));
+        assert!(*first == 1 && derived.current().is_none());
         assert_eq!(*derived.get(|n| n + 1), 2);
     }
 

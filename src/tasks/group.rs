@@ -6,9 +6,11 @@ use futures_util::future::BoxFuture;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
+
+use crate::sync::Mutex;
 
 /// The tasks of one owner. Clones refer to the same group.
 #[derive(Clone)]
@@ -126,8 +128,8 @@ impl TaskGroup {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Tasks> {
-        self.0.tasks.lock().expect("no code panics while holding this lock")
+    fn lock(&self) -> crate::sync::MutexGuard<'_, Tasks> {
+        self.0.tasks.lock()
     }
 }
 

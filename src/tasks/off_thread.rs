@@ -13,7 +13,10 @@ use super::compute;
 ///
 /// # Cancel safety
 /// When dropped, work on the pool stops at its next checkpoint; work on a blocking thread goes on to its end.
-pub async fn off_thread<T: Send + 'static>(memory: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(crate) async fn off_thread<T: Send + 'static>(
+    memory: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     if compute::current().is_some() {
         return compute::offload(memory, async move { work() }).await.ok();
     }

@@ -4,17 +4,18 @@
 //! The length is bounded by the number of distinct items, which is the number of objects the controller watches.
 
 use super::Backoff;
+use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::QueueMetrics;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// A deduplicating queue. Clones refer to the same queue.
-pub struct WorkQueue<T>(Arc<Inner<T>>);
+pub(crate) struct WorkQueue<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
     backoff: Backoff,
@@ -39,7 +40,7 @@ struct State<T> {
 
 impl<T: Clone + Eq + Hash> WorkQueue<T> {
     /// Creates an empty queue. `metrics` come from [`crate::telemetry::Telemetry::queue`].
-    pub fn new(backoff: Backoff, metrics: QueueMetrics) -> Self {
+    pub(crate) fn new(backoff: Backoff, metrics: QueueMetrics) -> Self {
         Self(Arc::new(Inner {
             backoff,
             metrics,
@@ -59,13 +60,13 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     }
 
     /// Adds an item, unless it is queued already. If it is being processed, it is queued again by [`Self::done`].
-    pub fn add(&self, item: T) {
+    pub(crate) fn add(&self, item: T) {
         self.lock().add(&self.0.metrics, item);
         self.0.changed.notify_one();
     }
 
     /// Adds an item after a delay. If the item is already scheduled, the earlier time applies.
-    pub fn add_after(&self, item: T, delay: Duration) {
+    pub(crate) fn add_after(&self, item: T, delay: Duration) {
         if delay.is_zero() {
             return self.add(item);
         }
@@ -89,13 +90,13 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     }
 
     /// Adds a failed item after its backoff.
-    pub fn add_rate_limited(&self, item: T) {
+    pub(crate) fn add_rate_limited(&self, item: T) {
         self.add_failed(item, |failures| self.0.backoff.delay(failures));
     }
 
     /// Adds a failed item after the delay for its earlier failures. [`Self::process`] forgets them when the item's work
     /// succeeds without adding it again this way.
-    pub fn add_failed(&self, item: T, delay: impl FnOnce(u32) -> Duration) {
+    pub(crate) fn add_failed(&self, item: T, delay: impl FnOnce(u32) -> Duration) {
         let failures = {
             let mut s = self.lock();
             let n = s.failures.entry(item.clone()).or_insert(0);
@@ -108,12 +109,12 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     }
 
     /// Resets the failure count of an item.
-    pub fn forget(&self, item: &T) {
+    pub(crate) fn forget(&self, item: &T) {
         self.lock().failures.remove(item);
     }
 
     /// Number of failures of an item since it was last forgotten.
-    pub fn failures(&self, item: &T) -> u32 {
+    pub(crate) fn failures(&self, item: &T) -> u32 {
         self.lock().failures.get(item).copied().unwrap_or(0)
     }
 
@@ -122,7 +123,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     ///
     /// # Cancel safety
     /// Cancel safe: an item is taken only in the poll that returns it.
-    pub async fn next(&self) -> Option<T> {
+    pub(crate) async fn next(&self) -> Option<T> {
         loop {
             // Created before the state is checked, so that no notification in between is lost.
             let changed = self.0.changed.notified();
@@ -157,7 +158,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     }
 
     /// Marks an item as processed.
-    pub fn done(&self, item: &T) {
+    pub(crate) fn done(&self, item: &T) {
         let mut s = self.lock();
         if let Some(since) = s.working.remove(item) {
             self.0.metrics.work_duration.observe(since.elapsed().as_secs_f64());
@@ -173,7 +174,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     ///
     /// # Cancel safety
     /// Cancel safe as far as `work` is: the item in progress is lost.
-    pub async fn process<E, F>(&self, name: &'static str, work: impl Fn(T) -> F)
+    pub(crate) async fn process<E, F>(&self, name: &'static str, work: impl Fn(T) -> F)
     where
         T: std::fmt::Display,
         E: std::fmt::Display,
@@ -197,17 +198,19 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     }
 
     /// Number of items ready now, without delayed ones.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.lock().ready.len()
     }
 
     /// True if no item is ready.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Refuses new items and drops delayed ones. [`Self::next`] returns the items that are ready, then `None`.
-    pub fn shut_down(&self) {
+    pub(crate) fn shut_down(&self) {
         let mut s = self.lock();
         s.closed = true;
         s.later.clear();
@@ -219,7 +222,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.0.state.lock().expect("no code panics while holding this lock")
+        self.0.state.lock()
     }
 }
 

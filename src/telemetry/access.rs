@@ -8,7 +8,7 @@ use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterV
 use std::time::{Duration, SystemTime};
 
 /// Buckets in seconds from 1 ms, doubling: upstream's for authentication, authorization and impersonation.
-pub const DURATIONS: [f64; 15] = [
+pub(crate) const DURATIONS: [f64; 15] = [
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
 ];
 

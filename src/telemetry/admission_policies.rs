@@ -9,14 +9,14 @@ const BUCKETS: [f64; 5] = [0.000_000_5, 0.001, 0.01, 0.1, 1.0];
 
 /// Evaluations of ValidatingAdmissionPolicies.
 #[derive(Clone)]
-pub struct AdmissionPolicyMetrics {
+pub(crate) struct AdmissionPolicyMetrics {
     checks: IntCounterVec,
     durations: HistogramVec,
 }
 
 /// What an evaluation is counted as.
 #[derive(Clone, Copy, Debug)]
-pub struct PolicyLabels<'a> {
+pub(crate) struct PolicyLabels<'a> {
     /// The name of the policy.
     pub policy: &'a str,
     /// The name of the binding.
@@ -29,7 +29,7 @@ pub struct PolicyLabels<'a> {
 
 impl AdmissionPolicyMetrics {
     /// Registers the families. Call once per registry.
-    pub fn new(registry: &Registry) -> Self {
+    pub(crate) fn new(registry: &Registry) -> Self {
         let labels = ["policy", "policy_binding", "error_type", "enforcement_action"];
         Self {
             checks: counters(
@@ -49,7 +49,7 @@ impl AdmissionPolicyMetrics {
     }
 
     /// Records an evaluation.
-    pub fn checked(&self, of: PolicyLabels<'_>, took: Duration) {
+    pub(crate) fn checked(&self, of: PolicyLabels<'_>, took: Duration) {
         let labels = [of.policy, of.binding, of.error_type, of.action];
         self.checks.with_label_values(&labels).inc();
         self.durations.with_label_values(&labels).observe(took.as_secs_f64());
@@ -58,14 +58,14 @@ impl AdmissionPolicyMetrics {
 
 /// Evaluations of MutatingAdmissionPolicies.
 #[derive(Clone)]
-pub struct MutatingPolicyMetrics {
+pub(crate) struct MutatingPolicyMetrics {
     checks: IntCounterVec,
     durations: HistogramVec,
 }
 
 impl MutatingPolicyMetrics {
     /// Registers the families. Call once per registry.
-    pub fn new(registry: &Registry) -> Self {
+    pub(crate) fn new(registry: &Registry) -> Self {
         let labels = ["policy", "policy_binding", "error_type"];
         Self {
             checks: counters(
@@ -85,7 +85,7 @@ impl MutatingPolicyMetrics {
     }
 
     /// Records a mutation.
-    pub fn checked(&self, policy: &str, binding: &str, error_type: &'static str, took: Duration) {
+    pub(crate) fn checked(&self, policy: &str, binding: &str, error_type: &'static str, took: Duration) {
         let labels = [policy, binding, error_type];
         self.checks.with_label_values(&labels).inc();
         self.durations.with_label_values(&labels).observe(took.as_secs_f64());

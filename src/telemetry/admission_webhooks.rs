@@ -9,7 +9,7 @@ const MAX_CODE: u16 = 600;
 
 /// Why a webhook's call led to a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RejectionCause {
+pub(crate) enum RejectionCause {
     /// The webhook denied the request.
     Denied,
     /// The call failed, and the webhook's failure policy is `Fail`.
@@ -20,7 +20,7 @@ pub enum RejectionCause {
 
 /// Calls of admission webhooks.
 #[derive(Clone)]
-pub struct AdmissionWebhookMetrics {
+pub(crate) struct AdmissionWebhookMetrics {
     durations: HistogramVec,
     requests: IntCounterVec,
     rejections: IntCounterVec,
@@ -29,7 +29,7 @@ pub struct AdmissionWebhookMetrics {
 
 /// The labels that all families share.
 #[derive(Clone, Copy, Debug)]
-pub struct WebhookLabels<'a> {
+pub(crate) struct WebhookLabels<'a> {
     /// The name of the webhook.
     pub name: &'a str,
     /// `admit` or `validating`.
@@ -50,7 +50,7 @@ impl RejectionCause {
 
 impl AdmissionWebhookMetrics {
     /// Registers the families. Call once per registry.
-    pub fn new(registry: &Registry) -> Self {
+    pub(crate) fn new(registry: &Registry) -> Self {
         Self {
             durations: histograms(
                 registry,
@@ -81,7 +81,7 @@ impl AdmissionWebhookMetrics {
     }
 
     /// Records a call. `code` is that of the outcome: 200 if the webhook admits the write, 0 for internal errors.
-    pub fn called(&self, of: WebhookLabels<'_>, took: Duration, code: u16, rejected: bool) {
+    pub(crate) fn called(&self, of: WebhookLabels<'_>, took: Duration, code: u16, rejected: bool) {
         let rejected = if rejected { "true" } else { "false" };
         let code = code.min(MAX_CODE).to_string();
         let labels = [&code, of.name, of.operation, rejected, of.step];
@@ -92,14 +92,14 @@ impl AdmissionWebhookMetrics {
     }
 
     /// Records a rejection.
-    pub fn rejected(&self, of: WebhookLabels<'_>, cause: RejectionCause, code: u16) {
+    pub(crate) fn rejected(&self, of: WebhookLabels<'_>, cause: RejectionCause, code: u16) {
         let code = code.min(MAX_CODE).to_string();
         let labels = [cause.name(), of.name, of.operation, &code, of.step];
         self.rejections.with_label_values(&labels).inc();
     }
 
     /// Records a failed call that was ignored.
-    pub fn failed_open(&self, of: WebhookLabels<'_>) {
+    pub(crate) fn failed_open(&self, of: WebhookLabels<'_>) {
         self.fail_open.with_label_values(&[of.name, of.step]).inc();
     }
 }

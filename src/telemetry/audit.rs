@@ -6,7 +6,7 @@ use prometheus::{IntCounter, IntCounterVec, Registry};
 
 /// Audit events, levels and errors.
 #[derive(Clone)]
-pub struct AuditMetrics {
+pub(crate) struct AuditMetrics {
     /// `apiserver_audit_event_total`
     pub events: IntCounter,
     /// `apiserver_audit_error_total{plugin}`
@@ -19,7 +19,7 @@ pub struct AuditMetrics {
 
 impl AuditMetrics {
     /// Registers the families. Call once per registry.
-    pub fn new(registry: &Registry) -> Self {
+    pub(crate) fn new(registry: &Registry) -> Self {
         Self {
             events: counter(
                 registry,
@@ -47,12 +47,12 @@ impl AuditMetrics {
     }
 
     /// Records that `plugin` failed to store `events`.
-    pub fn failed(&self, plugin: &str, events: usize) {
+    pub(crate) fn failed(&self, plugin: &str, events: usize) {
         self.errors.with_label_values(&[plugin]).inc_by(events as u64);
     }
 
     /// Records the audit level of a request.
-    pub fn at_level(&self, level: &str) {
+    pub(crate) fn at_level(&self, level: &str) {
         self.levels.with_label_values(&[level]).inc();
     }
 }

@@ -16,7 +16,7 @@ pub struct TokenCacheMetrics {
 
 /// Reloads of `--authentication-config`.
 #[derive(Clone)]
-pub struct ReloadMetrics {
+pub(crate) struct ReloadMetrics {
     total: IntCounterVec,
     last: GaugeVec,
     server: String,
@@ -67,7 +67,7 @@ impl TokenCacheMetrics {
 
 impl ReloadMetrics {
     /// Registers the families. `server` is the `apiserver_id_hash` label. Call once per registry.
-    pub fn new(registry: &Registry, server: String) -> Self {
+    pub(crate) fn new(registry: &Registry, server: String) -> Self {
         let labels = ["apiserver_id_hash", "status"];
         let last = gauges(
             registry,
@@ -88,7 +88,7 @@ impl ReloadMetrics {
     }
 
     /// Records a reload; on failure the previous configuration stays in use.
-    pub fn reloaded(&self, ok: bool) {
+    pub(crate) fn reloaded(&self, ok: bool) {
         let labels = [self.server.as_str(), if ok { "success" } else { "failure" }];
         self.total.with_label_values(&labels).inc();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -3,8 +3,9 @@
 use super::{counter, counters, gauges, int_gauges};
 use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::time::Duration;
+
+use crate::sync::Mutex;
 
 /// Aggregated documents, requests to backends, and connections to their addresses.
 pub struct BackendMetrics {
@@ -118,7 +119,7 @@ impl BackendMetrics {
     /// Sets the statistics of all backends, by APIService; series of other backends are removed.
     pub fn set_backends<'a>(&self, all: impl Iterator<Item = (&'a str, BackendReading)>) {
         self.requests.reset();
-        let mut known = self.known.lock().expect("no code panics while holding this lock");
+        let mut known = self.known.lock();
         let before = std::mem::take(&mut *known);
         for (name, r) in all {
             known.insert(name.to_owned());

@@ -6,13 +6,14 @@ mod waits;
 use super::{Telemetry, counters, int_gauges};
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
-pub use waits::Wait;
+pub(crate) use waits::Wait;
 use waits::Waits;
+
+use crate::sync::Mutex;
 
 /// Statistics of one watch cache at a scrape. Counts are since the process started.
 #[derive(Clone, Debug, Default)]
-pub struct CacheReading {
+pub(crate) struct CacheReading {
     /// Events the history may currently hold.
     pub capacity: u64,
     /// Number of times the capacity grew, and shrank.
@@ -51,14 +52,12 @@ pub struct CacheReading {
 
 /// Usage of the budget shared by all watch caches at a scrape: bytes, and counts since the process started.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct BudgetReading {
+pub(crate) struct BudgetReading {
     /// The total limit; 0 if unlimited.
     pub total: u64,
-    /// Current objects.
     pub objects: u64,
     /// Event history.
     pub history: u64,
-    /// Cached encodings.
     pub encodings: u64,
     /// The limit that currently applies to cached encodings.
     pub encodings_limit: u64,
@@ -73,7 +72,7 @@ pub struct BudgetReading {
 }
 
 /// Handles of the families.
-pub struct Caches {
+pub(crate) struct Caches {
     gauges: [(IntGaugeVec, fn(&CacheReading) -> u64); 4],
     sums: [(IntCounterVec, fn(&CacheReading) -> u64); 7],
     lists: IntCounterVec,
@@ -102,7 +101,7 @@ fn raise(counter: &IntCounter, to: u64) {
 
 impl Caches {
     /// Registers the families. Call once per gateway.
-    pub fn register(telemetry: &Telemetry) -> Self {
+    pub(crate) fn register(telemetry: &Telemetry) -> Self {
         let (r, of) = (telemetry.registry(), ["group", "resource"]);
         let gauge = |name, help| int_gauges(r, name, help, &of);
         let sum = |name, help| counters(r, name, help, &of);
@@ -253,9 +252,9 @@ impl Caches {
     }
 
     /// Sets the metrics of each cache in service, by group and plural. Series of other resources are removed.
-    pub fn set(&self, caches: &[([String; 2], CacheReading)]) {
+    pub(crate) fn set(&self, caches: &[([String; 2], CacheReading)]) {
         let now: BTreeSet<[String; 2]> = caches.iter().map(|(of, _)| of.clone()).collect();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.difference(&now).for_each(|gone| self.remove(gone));
         *known = now;
         for (of, cache_stats) in caches {
@@ -320,7 +319,7 @@ impl Caches {
     }
 
     /// Sets the metrics of the shared budget.
-    pub fn set_budget(&self, now: &BudgetReading) {
+    pub(crate) fn set_budget(&self, now: &BudgetReading) {
         let parts = [
             ("objects", now.objects),
             ("history", now.history),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What upstream calls the failures of a conversion webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConversionFailure {
+pub(crate) enum ConversionFailure {
     /// There was no successful response, or it reports a failure.
     Call,
     /// The response has another number of objects than the request.
@@ -17,7 +17,7 @@ pub enum ConversionFailure {
 
 /// Calls of conversion webhooks.
 #[derive(Clone)]
-pub struct ConversionMetrics {
+pub(crate) struct ConversionMetrics {
     requests: IntCounterVec,
     durations: HistogramVec,
     by_definition: HistogramVec,
@@ -35,7 +35,7 @@ impl ConversionFailure {
 
 impl ConversionMetrics {
     /// Registers the families. Call once per registry.
-    pub fn new(registry: &Registry) -> Self {
+    pub(crate) fn new(registry: &Registry) -> Self {
         let doubling: Vec<f64> = (0..15).map(|n| 0.001 * f64::from(1 << n)).collect();
         Self {
             requests: counters(
@@ -64,7 +64,7 @@ impl ConversionMetrics {
     }
 
     /// Records one call for the definition `crd`.
-    pub fn called(&self, crd: &str, from: &str, to: &str, took: Duration, failure: Option<ConversionFailure>) {
+    pub(crate) fn called(&self, crd: &str, from: &str, to: &str, took: Duration, failure: Option<ConversionFailure>) {
         let result = match failure {
             None => ["success", ""],
             Some(failure) => ["failure", failure.name()],

@@ -3,8 +3,10 @@
 use super::{Telemetry, counter, counters, gauges, histograms, int_gauges};
 use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::sync::Mutex;
 
 /// Maximum number of key ids with series per family, as upstream.
 const KEYS: usize = 10;
@@ -228,7 +230,7 @@ impl EncryptionMetrics {
 
     /// Marks labels as recently used, and returns the labels to evict if there are too many.
     fn oldest_of(&self, which: usize, labels: [&str; 3]) -> Option<[String; 3]> {
-        let mut all = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.labels.lock();
         let known = &mut all[which];
         match known.iter().position(|l| *l == labels) {
             Some(at) if at + 1 == known.len() => {}

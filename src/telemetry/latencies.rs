@@ -9,7 +9,7 @@ const WINDOW: u64 = 1024;
 const BUCKETS: usize = 27 * 4;
 
 /// Two histograms: one is current, the other is the previous window.
-pub struct Latencies {
+pub(crate) struct Latencies {
     windows: [[AtomicU32; BUCKETS]; 2],
     counted: AtomicU64,
     second: AtomicBool,
@@ -30,7 +30,7 @@ impl Default for Latencies {
 
 impl Latencies {
     /// Records a duration.
-    pub fn count(&self, after: Duration) {
+    pub(crate) fn count(&self, after: Duration) {
         let window = usize::from(self.second.load(Ordering::Relaxed));
         self.windows[window][bucket(after)].fetch_add(1, Ordering::Relaxed);
         // Concurrent calls may rotate or clear slightly out of step, which costs a few samples at most.
@@ -43,7 +43,7 @@ impl Latencies {
     }
 
     /// The median, the 90th and the 99th percentile; `None` if nothing was recorded.
-    pub fn percentiles(&self) -> Option<[Duration; 3]> {
+    pub(crate) fn percentiles(&self) -> Option<[Duration; 3]> {
         let both = |i: usize| {
             self.windows
                 .iter()
@@ -83,6 +83,20 @@ fn upper_bound(bucket: usize) -> Duration {
     } else {
         unit + unit / 4 * (quarter + 1)
     })
+}
+
+/// Formats a duration: `1.3ms`, `250µs`, `2.1s`, `5m`, `3h`.
+pub(crate) fn short_duration(d: Duration) -> String {
+    let us = d.as_micros();
+    match us {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{us}µs"),
+        1_000..1_000_000 => format!("{:.1}ms", us as f64 / 1e3),
+        1_000_000..120_000_000 if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
+        1_000_000..120_000_000 => format!("{:.1}s", us as f64 / 1e6),
+        120_000_000..7_200_000_000 => format!("{}m", us / 60_000_000),
+        _ => format!("{}h", us / 3_600_000_000),
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ const BUCKETS: [f64; 7] = [0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
 /// Evaluations of the match conditions of webhooks and policies.
 #[derive(Clone)]
-pub struct MatchConditionMetrics {
+pub(crate) struct MatchConditionMetrics {
     errors: IntCounterVec,
     exclusions: IntCounterVec,
     durations: HistogramVec,
@@ -17,7 +17,7 @@ pub struct MatchConditionMetrics {
 
 /// Whose conditions were evaluated for what.
 #[derive(Clone, Copy, Debug)]
-pub struct ConditionLabels<'a> {
+pub(crate) struct ConditionLabels<'a> {
     /// The name of the webhook or policy.
     pub name: &'a str,
     /// `webhook` or `policy`.
@@ -30,7 +30,7 @@ pub struct ConditionLabels<'a> {
 
 impl MatchConditionMetrics {
     /// Registers the families. Call once per registry.
-    pub fn new(registry: &Registry) -> Self {
+    pub(crate) fn new(registry: &Registry) -> Self {
         let labels = ["kind", "name", "operation", "type"];
         Self {
             errors: counters(
@@ -56,7 +56,7 @@ impl MatchConditionMetrics {
     }
 
     /// Records an evaluation in which so many conditions failed.
-    pub fn evaluated(&self, of: ConditionLabels<'_>, took: Duration, errors: usize) {
+    pub(crate) fn evaluated(&self, of: ConditionLabels<'_>, took: Duration, errors: usize) {
         let labels = of.values();
         self.durations.with_label_values(&labels).observe(took.as_secs_f64());
         if errors > 0 {
@@ -65,7 +65,7 @@ impl MatchConditionMetrics {
     }
 
     /// Records that a webhook was not called because of its conditions.
-    pub fn excluded(&self, of: ConditionLabels<'_>) {
+    pub(crate) fn excluded(&self, of: ConditionLabels<'_>) {
         self.exclusions.with_label_values(&of.values()).inc();
     }
 }
@@ -78,7 +78,7 @@ impl<'a> ConditionLabels<'a> {
 
 /// Evaluations of the match conditions of authorization webhooks.
 #[derive(Clone)]
-pub struct AuthorizerConditionMetrics {
+pub(crate) struct AuthorizerConditionMetrics {
     errors: IntCounterVec,
     exclusions: IntCounterVec,
     durations: HistogramVec,
@@ -86,7 +86,7 @@ pub struct AuthorizerConditionMetrics {
 
 impl AuthorizerConditionMetrics {
     /// Registers the families. Call once per registry.
-    pub fn new(registry: &Registry) -> Self {
+    pub(crate) fn new(registry: &Registry) -> Self {
         let labels = ["name", "type"];
         Self {
             errors: counters(
@@ -112,7 +112,7 @@ impl AuthorizerConditionMetrics {
     }
 
     /// Records an evaluation: whether it failed, and whether it excluded the request.
-    pub fn evaluated(&self, name: &str, took: Duration, failed: bool, excluded: bool) {
+    pub(crate) fn evaluated(&self, name: &str, took: Duration, failed: bool, excluded: bool) {
         let labels = [name, "Webhook"];
         self.durations.with_label_values(&labels).observe(took.as_secs_f64());
         if failed {

@@ -4,7 +4,7 @@ use super::{Telemetry, int_gauges};
 use prometheus::IntGaugeVec;
 
 /// Handles of the families.
-pub struct Objects {
+pub(crate) struct Objects {
     old: IntGaugeVec,
     count: IntGaugeVec,
     bytes: IntGaugeVec,
@@ -12,7 +12,7 @@ pub struct Objects {
 
 impl Objects {
     /// Registers the families. Call once per gateway.
-    pub fn register(telemetry: &Telemetry) -> Self {
+    pub(crate) fn register(telemetry: &Telemetry) -> Self {
         let (r, resource) = (telemetry.registry(), ["group", "resource"]);
         Self {
             old: telemetry.storage_objects.clone(),
@@ -33,7 +33,7 @@ impl Objects {
 
     /// Sets the metrics of a resource. `found`: number of objects and their bytes; `None` if they are currently
     /// unknown.
-    pub fn set(&self, [group, resource]: [&str; 2], found: Option<(usize, u64)>) {
+    pub(crate) fn set(&self, [group, resource]: [&str; 2], found: Option<(usize, u64)>) {
         let (count, bytes) = found.map_or((-1, -1), |(count, bytes)| (count as i64, bytes as i64));
         let name = match group {
             "" => resource.to_owned(),

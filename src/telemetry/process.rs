@@ -7,18 +7,18 @@ use prometheus::{Gauge, Registry};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The Kubernetes release that is implemented, followed by this program's version.
-pub const GIT_VERSION: &str = concat!("v1.36.2+torana-", env!("CARGO_PKG_VERSION"));
+pub(crate) const GIT_VERSION: &str = concat!("v1.36.2+torana-", env!("CARGO_PKG_VERSION"));
 
 /// Git commit, from the environment variable `TORANA_GIT_COMMIT` at build time.
-pub const GIT_COMMIT: &str = or(option_env!("TORANA_GIT_COMMIT"), "unknown");
+pub(crate) const GIT_COMMIT: &str = or(option_env!("TORANA_GIT_COMMIT"), "unknown");
 /// `clean` or `dirty`, from the environment variable `TORANA_GIT_TREE_STATE` at build time.
-pub const GIT_TREE_STATE: &str = or(option_env!("TORANA_GIT_TREE_STATE"), "unknown");
+pub(crate) const GIT_TREE_STATE: &str = or(option_env!("TORANA_GIT_TREE_STATE"), "unknown");
 /// Build date, from the environment variable `TORANA_BUILD_DATE` at build time.
-pub const BUILD_DATE: &str = or(option_env!("TORANA_BUILD_DATE"), "1970-01-01T00:00:00Z");
+pub(crate) const BUILD_DATE: &str = or(option_env!("TORANA_BUILD_DATE"), "1970-01-01T00:00:00Z");
 /// Value of the `go_version` field; there is no Go.
-pub const GO_VERSION: &str = "none";
+pub(crate) const GO_VERSION: &str = "none";
 /// Value of the `compiler` field.
-pub const COMPILER: &str = "rustc";
+pub(crate) const COMPILER: &str = "rustc";
 
 const fn or(given: Option<&'static str>, default: &'static str) -> &'static str {
     match given {
@@ -66,7 +66,7 @@ pub(super) fn register(r: &Registry) {
 }
 
 /// The platform in Go's notation, for instance `linux/amd64`.
-pub fn platform() -> &'static str {
+pub(crate) fn platform() -> &'static str {
     match (std::env::consts::OS, std::env::consts::ARCH) {
         ("linux", "x86_64") => "linux/amd64",
         ("linux", "aarch64") => "linux/arm64",

@@ -12,7 +12,9 @@ use prometheus::proto::LabelPair;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use crate::sync::Mutex;
 
 /// Buckets of `apiserver_request_duration_seconds`, as upstream's.
 pub(super) const DURATION: [f64; 23] = [
@@ -229,7 +231,7 @@ impl RequestMetrics {
 
     /// Returns or creates the series of labels that have been folded.
     fn add(&self, labels: &Labels<'_>, code: u16) -> Arc<Series> {
-        let mut adding = self.adding.lock().expect("no code panics while holding this lock");
+        let mut adding = self.adding.lock();
         let known = self.known.load_full();
         if let Some(series) = self.find(&known, labels, code) {
             return series;

@@ -24,7 +24,7 @@ use tracing::{Instrument as _, Level, Span, debug_span};
 pub const TARGET: &str = "torana::spans";
 
 /// The span of an accepted connection.
-pub fn connection(peer: SocketAddr) -> Span {
+pub(crate) fn connection(peer: SocketAddr) -> Span {
     debug_span!(
         target: TARGET,
         "connection",
@@ -37,7 +37,7 @@ pub fn connection(peer: SocketAddr) -> Span {
 }
 
 /// Records the protocol on the current span, the connection's.
-pub fn record_protocol(is_http2: bool) {
+pub(crate) fn record_protocol(is_http2: bool) {
     if is_enabled() {
         let version = if is_http2 { "2" } else { "1.1" };
         Span::current()
@@ -47,7 +47,7 @@ pub fn record_protocol(is_http2: bool) {
 }
 
 /// The span of a request, below that of its connection.
-pub fn request<B>(request: &http::Request<B>) -> Span {
+pub(crate) fn request<B>(request: &http::Request<B>) -> Span {
     debug_span!(
         target: TARGET,
         "request",
@@ -60,14 +60,14 @@ pub fn request<B>(request: &http::Request<B>) -> Span {
 }
 
 /// Records the authenticated user on the current span, the request's.
-pub fn record_user(name: &str) {
+pub(crate) fn record_user(name: &str) {
     if is_enabled() {
         Span::current().record("enduser.id", name);
     }
 }
 
 /// The span of a request to a backend at `host:port`, for the Service `namespace/name`.
-pub fn proxy(method: &http::Method, path: &str, authority: &str, service: &str) -> Span {
+pub(crate) fn proxy(method: &http::Method, path: &str, authority: &str, service: &str) -> Span {
     if !is_enabled() {
         return Span::none();
     }
@@ -85,7 +85,7 @@ pub fn proxy(method: &http::Method, path: &str, authority: &str, service: &str) 
 }
 
 /// The span of a call to a storage engine.
-pub fn storage(system: &'static str, operation: Operation, prefix: &str) -> Span {
+pub(crate) fn storage(system: &'static str, operation: Operation, prefix: &str) -> Span {
     debug_span!(
         target: TARGET,
         "storage",
@@ -96,14 +96,14 @@ pub fn storage(system: &'static str, operation: Operation, prefix: &str) -> Span
 }
 
 /// Runs an exchange in its span, and records the status code of its response.
-pub async fn exchange<B>(span: Span, response: impl Future<Output = http::Response<B>>) -> http::Response<B> {
+pub(crate) async fn exchange<B>(span: Span, response: impl Future<Output = http::Response<B>>) -> http::Response<B> {
     let response = response.instrument(span.clone()).await;
     span.record("http.response.status_code", response.status().as_u16());
     response
 }
 
 /// Keeps the current span for work that continues in another task or thread.
-pub fn carried<T: 'static>(work: BoxFuture<'static, T>) -> BoxFuture<'static, T> {
+pub(crate) fn carried<T: 'static>(work: BoxFuture<'static, T>) -> BoxFuture<'static, T> {
     match is_enabled() {
         true => work.in_current_span().boxed(),
         false => work,

@@ -3,6 +3,7 @@
 //!
 //! A series is created when it first counts something, as upstream.
 
+use super::request_parts::{self, Part};
 use super::requests::DURATION;
 use super::{counters, histograms, int_gauges};
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
@@ -157,7 +158,7 @@ impl StorageMetrics {
         }
     }
 
-    /// Records an operation on the store and its duration.
+    /// Records an operation on the store and its duration, also for the current request.
     pub fn operation_done(&self, what: Operation, took: Duration, failed: bool) {
         let labels = || [&*self.group, OPERATIONS[what as usize], &*self.resource];
         let series = self.operations[what as usize].get_or_init(|| Requests {
@@ -167,6 +168,7 @@ impl StorageMetrics {
         });
         series.took.observe(took.as_secs_f64());
         series.total.inc();
+        request_parts::record(Part::Store, took);
         if failed {
             let errors = || self.families.errors.with_label_values(&labels());
             series.errors.get_or_init(errors).inc();

@@ -5,49 +5,65 @@ use super::VALID;
 use super::derived::label;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::sync::Mutex;
 
 /// A value that changes in steps. It has no clock: callers pass the time.
 #[derive(Clone, Debug)]
-pub struct TimedHistogram {
+pub(crate) struct TimedHistogram {
     bounds: &'static [f64],
     /// Nanoseconds in each bucket, with one for larger values at the end.
     nanos: Vec<u64>,
     sum: f64,
     value: f64,
     bucket: usize,
-    since: Duration,
+    /// In nanoseconds.
+    since: u64,
+}
+
+fn nanos(at: Duration) -> u64 {
+    at.as_nanos() as u64
 }
 
 impl TimedHistogram {
     /// Starts at zero.
-    pub fn new(bounds: &'static [f64], now: Duration) -> Self {
+    pub(crate) fn new(bounds: &'static [f64], now: Duration) -> Self {
         Self {
             bounds,
             nanos: vec![0; bounds.len() + 1],
             sum: 0.0,
             value: 0.0,
             bucket: 0,
-            since: now,
+            since: nanos(now),
         }
     }
 
     /// Changes the value.
-    pub fn set(&mut self, now: Duration, value: f64) {
-        let passed = now.saturating_sub(self.since).as_nanos() as u64;
+    pub(crate) fn set(&mut self, now: Duration, value: f64) {
+        // Its time is added when it changes.
+        if value != self.value {
+            self.settle(now);
+            self.value = value;
+            // Most values are in one of the first buckets.
+            let within = self.bounds.iter().position(|bound| value <= *bound);
+            self.bucket = within.unwrap_or(self.bounds.len());
+        }
+    }
+
+    /// Adds the time that the value has had so far.
+    fn settle(&mut self, now: Duration) {
+        let now = nanos(now);
+        let passed = now.saturating_sub(self.since);
         self.since = self.since.max(now);
         self.nanos[self.bucket] += passed;
         self.sum += self.value * passed as f64;
-        if value != self.value {
-            self.value = value;
-            self.bucket = self.bounds.partition_point(|bound| *bound < value);
-        }
     }
 
     /// The histogram up to now.
     fn read(&mut self, now: Duration) -> Histogram {
-        self.set(now, self.value);
+        self.settle(now);
         let mut total = 0;
         let buckets = self.bounds.iter().zip(&self.nanos).map(|(bound, nanos)| {
             total += nanos;
@@ -66,7 +82,7 @@ impl TimedHistogram {
 
 /// A family of timed histograms, filled before each scrape.
 #[derive(Clone)]
-pub struct TimedFamily(Arc<Inner>);
+pub(crate) struct TimedFamily(Arc<Inner>);
 
 struct Inner {
     desc: Desc,
@@ -77,7 +93,7 @@ struct Shown(Arc<Inner>);
 
 impl TimedFamily {
     /// Registers a family.
-    pub fn register(r: &prometheus::Registry, name: &str, help: &str, labels: &[&str]) -> Self {
+    pub(crate) fn register(r: &prometheus::Registry, name: &str, help: &str, labels: &[&str]) -> Self {
         let labels = labels.iter().map(|l| (*l).to_owned()).collect();
         let desc = Desc::new(name.to_owned(), help.to_owned(), labels, Default::default()).expect(VALID);
         let inner = Arc::new(Inner {
@@ -89,20 +105,20 @@ impl TimedFamily {
     }
 
     /// Forgets what is shown.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.shown().clear();
     }
 
     /// Shows a histogram. `labels` are sorted by name.
-    pub fn show(&self, labels: &[(&str, &str)], histogram: &mut TimedHistogram, now: Duration) {
+    pub(crate) fn show(&self, labels: &[(&str, &str)], histogram: &mut TimedHistogram, now: Duration) {
         let labels = labels.iter().map(|(name, value)| label(name, value)).collect();
         let mut metric = Metric::from_label(labels);
         metric.set_histogram(histogram.read(now));
         self.shown().push(metric);
     }
 
-    fn shown(&self) -> std::sync::MutexGuard<'_, Vec<Metric>> {
-        (self.0.shown.lock()).expect("no code panics while holding this lock")
+    fn shown(&self) -> crate::sync::MutexGuard<'_, Vec<Metric>> {
+        self.0.shown.lock()
     }
 }
 
@@ -116,7 +132,7 @@ impl Collector for Shown {
         family.set_name(self.0.desc.fq_name.clone());
         family.set_help(self.0.desc.help.clone());
         family.set_field_type(MetricType::HISTOGRAM);
-        let shown = self.0.shown.lock().expect("no code panics while holding this lock");
+        let shown = self.0.shown.lock();
         family.set_metric(shown.clone());
         vec![family]
     }

@@ -15,7 +15,7 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
 /// Interval of the pings that keep a connection alive in proxies and detect a peer that is gone.
-pub const PING_INTERVAL: Duration = Duration::from_secs(30);
+pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Read buffer of a connection; the library's default of 128 KiB is too much for thousands of watches.
 const READ_BUFFER: usize = 4 << 10;
@@ -25,29 +25,28 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Limits of one connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Maximum bytes of a message from the client, which is buffered until it is complete.
-    pub message: usize,
+    pub(crate) message: usize,
     /// Time for the client to take a message.
-    pub stall: Duration,
+    pub(crate) stall: Duration,
 }
 
 impl Limits {
     /// For connections whose clients have nothing to say.
-    pub const LISTENER: Self = Self {
+    pub(crate) const LISTENER: Self = Self {
         message: 64 << 10,
         stall: Duration::from_secs(600),
     };
     /// For streams to containers: upstream's message size and idle timeout, since somebody may pause a terminal.
-    pub const STREAM: Self = Self {
+    pub(crate) const STREAM: Self = Self {
         message: 32 << 20,
         stall: Duration::from_secs(4 * 3600),
     };
 }
 
-/// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub(crate) enum Message {
     /// A text message; if the bytes to send are not UTF-8, a binary message is sent.
     Text(Bytes),
     /// A binary message.
@@ -56,19 +55,18 @@ pub enum Message {
 
 /// The client is gone, too slow, or violates the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed;
+pub(crate) struct Closed;
 
-/// A connection.
-pub struct WebSocket(WebSocketStream<TokioIo<Upgraded>>, Limits);
+pub(crate) struct WebSocket(WebSocketStream<TokioIo<Upgraded>>, Limits);
 
 /// The sending half of a connection.
-pub struct Sender(
+pub(crate) struct Sender(
     SplitSink<WebSocketStream<TokioIo<Upgraded>>, tungstenite::Message>,
     Limits,
 );
 
 /// The receiving half of a connection.
-pub struct Receiver(SplitStream<WebSocketStream<TokioIo<Upgraded>>>);
+pub(crate) struct Receiver(SplitStream<WebSocketStream<TokioIo<Upgraded>>>);
 
 impl WebSocket {
     pub(super) async fn over(io: TokioIo<Upgraded>, limits: Limits) -> Self {
@@ -84,14 +82,14 @@ impl WebSocket {
     }
 
     /// Two halves for both directions at the same time.
-    pub fn split(self) -> (Sender, Receiver) {
+    pub(crate) fn split(self) -> (Sender, Receiver) {
         let (sink, stream) = self.0.split();
         (Sender(sink, self.1), Receiver(stream))
     }
 
     /// Sends these messages and closes the connection with code 1000. What the client sends is ignored. Ends early if the
     /// client leaves.
-    pub async fn publish(self, mut messages: impl Stream<Item = Message> + Unpin) {
+    pub(crate) async fn publish(self, mut messages: impl Stream<Item = Message> + Unpin) {
         let (mut sender, mut receiver) = self.split();
         let ignored = async { while receiver.next().await.is_some() {} };
         let sent = async {
@@ -121,7 +119,7 @@ impl Sender {
     ///
     /// # Cancel safety
     /// Not cancel safe: the connection cannot be used afterwards.
-    pub async fn send(&mut self, message: Message) -> Result<(), Closed> {
+    pub(crate) async fn send(&mut self, message: Message) -> Result<(), Closed> {
         let message = match message {
             Message::Binary(bytes) => tungstenite::Message::Binary(bytes),
             Message::Text(bytes) => match Utf8Bytes::try_from(bytes.clone()) {
@@ -136,12 +134,12 @@ impl Sender {
     ///
     /// # Errors
     /// [`Closed`]
-    pub async fn ping(&mut self) -> Result<(), Closed> {
+    pub(crate) async fn ping(&mut self) -> Result<(), Closed> {
         self.put(tungstenite::Message::Ping(Bytes::new())).await
     }
 
     /// Sends a close frame with code 1000.
-    pub async fn close(&mut self) {
+    pub(crate) async fn close(&mut self) {
         let normal = CloseFrame {
             code: CloseCode::Normal,
             reason: Utf8Bytes::default(),
@@ -164,7 +162,7 @@ impl Receiver {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn next(&mut self) -> Option<Message> {
+    pub(crate) async fn next(&mut self) -> Option<Message> {
         loop {
             match self.0.next().await? {
                 Ok(tungstenite::Message::Binary(bytes)) => return Some(Message::Binary(bytes)),

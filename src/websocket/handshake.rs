@@ -12,13 +12,13 @@ use std::future::Future;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 /// True if the client wants to speak WebSocket.
-pub fn requested(headers: &HeaderMap) -> bool {
+pub(crate) fn requested(headers: &HeaderMap) -> bool {
     let upgrade = headers.get(header::UPGRADE);
     upgrade.is_some_and(|u| u.as_bytes().eq_ignore_ascii_case(b"websocket")) && wants_upgrade(headers)
 }
 
 /// The subprotocols that the client offers, in its order.
-pub fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+pub(crate) fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     // Upstream reads the first line only.
     let line = headers.get(header::SEC_WEBSOCKET_PROTOCOL);
     let line = line.and_then(|line| line.to_str().ok()).unwrap_or("");
@@ -26,7 +26,7 @@ pub fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 }
 
 /// A valid request for a WebSocket, not yet answered.
-pub struct Handshake {
+pub(crate) struct Handshake {
     client: ClientSide,
     accept: HeaderValue,
 }
@@ -36,7 +36,7 @@ impl Handshake {
     ///
     /// # Errors
     /// The response that refuses the request.
-    pub fn read(head: &mut Parts) -> Result<Self, Box<Response>> {
+    pub(crate) fn read(head: &mut Parts) -> Result<Self, Box<Response>> {
         if head.method != Method::GET {
             return Err(Box::new(refusal(StatusCode::METHOD_NOT_ALLOWED, "bad method")));
         }
@@ -61,18 +61,18 @@ impl Handshake {
     }
 
     /// The response that refuses the offered subprotocols or the origin.
-    pub fn forbidden() -> Response {
+    pub(crate) fn forbidden() -> Response {
         refusal(StatusCode::FORBIDDEN, "")
     }
 
     /// The response that refuses more than one subprotocol where none is chosen from.
-    pub fn ambiguous() -> Response {
+    pub(crate) fn ambiguous() -> Response {
         refusal(StatusCode::BAD_REQUEST, "")
     }
 
     /// Agrees to the upgrade, and runs `serve` on the connection in a task of `tasks`, which is dropped when the group
     /// stops.
-    pub fn accept<F>(
+    pub(crate) fn accept<F>(
         self,
         protocol: Option<&str>,
         limits: Limits,

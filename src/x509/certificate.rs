@@ -44,27 +44,27 @@ const OTHER_PURPOSES: [(&str, &[u8]); 2] = [
 ];
 
 /// What a certificate says. The fields that are DER go into it unchanged.
-pub struct Draft<'a> {
+pub(crate) struct Draft<'a> {
     /// A number that the issuer has given to no other certificate, big-endian.
-    pub serial: [u8; 16],
+    pub(crate) serial: [u8; 16],
     /// The issuer's signature algorithm, DER.
-    pub algorithm: &'a [u8],
+    pub(crate) algorithm: &'a [u8],
     /// The issuer's subject, DER.
-    pub issuer: &'a [u8],
+    pub(crate) issuer: &'a [u8],
     /// The identifier of the issuer's key; empty if it has none.
-    pub issuer_key: &'a [u8],
+    pub(crate) issuer_key: &'a [u8],
     /// Valid from here on.
-    pub not_before: OffsetDateTime,
+    pub(crate) not_before: OffsetDateTime,
     /// Valid up to here.
-    pub not_after: OffsetDateTime,
+    pub(crate) not_after: OffsetDateTime,
     /// DER.
-    pub subject: &'a [u8],
+    pub(crate) subject: &'a [u8],
     /// The subject's public key with its algorithm, DER.
-    pub key: &'a [u8],
+    pub(crate) key: &'a [u8],
     /// The subject's other names.
-    pub names: &'a [AlternativeName],
+    pub(crate) names: &'a [AlternativeName],
     /// What the key is for, in the words of the certificates API.
-    pub usages: &'a [&'a str],
+    pub(crate) usages: &'a [&'a str],
 }
 
 /// An element of this tag.
@@ -131,7 +131,7 @@ fn extension(id: u8, critical: bool, value: &[u8]) -> Vec<u8> {
 
 impl Draft<'_> {
     /// The part that is signed.
-    pub fn to_be_signed(&self) -> Vec<u8> {
+    pub(crate) fn to_be_signed(&self) -> Vec<u8> {
         let version = element(0xa0, &[&integer(&[2])]);
         let validity = element(SEQUENCE, &[&time(self.not_before), &time(self.not_after)]);
         let extensions = element(0xa3, &[&element(SEQUENCE, &[&self.extensions()])]);
@@ -149,7 +149,7 @@ impl Draft<'_> {
     }
 
     /// The certificate, DER.
-    pub fn signed(&self, to_be_signed: &[u8], signature: &[u8]) -> Vec<u8> {
+    pub(crate) fn signed(&self, to_be_signed: &[u8], signature: &[u8]) -> Vec<u8> {
         let signature = element(BIT_STRING, &[&[0], signature]);
         element(SEQUENCE, &[to_be_signed, self.algorithm, &signature])
     }

@@ -2,17 +2,17 @@
 
 use super::Malformed;
 
-pub const BOOLEAN: u8 = 0x01;
-pub const INTEGER: u8 = 0x02;
-pub const BIT_STRING: u8 = 0x03;
-pub const OCTET_STRING: u8 = 0x04;
-pub const OBJECT_IDENTIFIER: u8 = 0x06;
-pub const SEQUENCE: u8 = 0x30;
-pub const SET: u8 = 0x31;
+pub(crate) const BOOLEAN: u8 = 0x01;
+pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const BIT_STRING: u8 = 0x03;
+pub(crate) const OCTET_STRING: u8 = 0x04;
+pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
+pub(crate) const SEQUENCE: u8 = 0x30;
+pub(crate) const SET: u8 = 0x31;
 
 /// A tag-length-value element.
 #[derive(Clone, Copy, Debug)]
-pub struct Element<'a> {
+pub(crate) struct Element<'a> {
     /// Class, constructed bit and number in one byte.
     pub tag: u8,
     /// The content.
@@ -23,30 +23,30 @@ pub struct Element<'a> {
 
 /// Reads consecutive elements.
 #[derive(Clone, Copy, Debug)]
-pub struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Element<'a> {
     /// A reader over the element's content.
-    pub fn inside(&self) -> Reader<'a> {
+    pub(crate) fn inside(&self) -> Reader<'a> {
         Reader(self.body)
     }
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub fn peek(&self) -> Option<u8> {
+    pub(crate) fn peek(&self) -> Option<u8> {
         self.0.first().copied()
     }
 
     /// Returns the next element, whatever its tag.
-    pub fn any(&mut self) -> Result<Element<'a>, Malformed> {
+    pub(crate) fn any(&mut self) -> Result<Element<'a>, Malformed> {
         let bytes = self.0;
         let [tag, first, rest @ ..] = bytes else {
             return Err(Malformed("asn1: syntax error: data truncated"));
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the next element, which must have the given tag.
-    pub fn expect(&mut self, tag: u8) -> Result<Element<'a>, Malformed> {
+    pub(crate) fn expect(&mut self, tag: u8) -> Result<Element<'a>, Malformed> {
         let element = self.any()?;
         match element.tag == tag {
             true => Ok(element),
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Fails if any data is left.
-    pub fn end(&self) -> Result<(), Malformed> {
+    pub(crate) fn end(&self) -> Result<(), Malformed> {
         match self.is_empty() {
             true => Ok(()),
             false => Err(Malformed("asn1: syntax error: trailing data")),
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
 
     /// Returns the bytes of an object identifier. Padded arcs are rejected, so identifiers are equal exactly if their
     /// bytes are.
-    pub fn identifier(&mut self) -> Result<&'a [u8], Malformed> {
+    pub(crate) fn identifier(&mut self) -> Result<&'a [u8], Malformed> {
         let body = self.expect(OBJECT_IDENTIFIER)?.body;
         let starts = |at: usize| at == 0 || body[at - 1] & 0x80 == 0;
         let padded = (0..body.len()).any(|at| starts(at) && body[at] == 0x80);
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips an integer after checking that its encoding is minimal. No caller needs the value.
-    pub fn integer(&mut self) -> Result<(), Malformed> {
+    pub(crate) fn integer(&mut self) -> Result<(), Malformed> {
         match self.expect(INTEGER)?.body {
             [] => Err(Malformed("asn1: structure error: empty integer")),
             [0, next, ..] if next & 0x80 == 0 => Err(Malformed("asn1: structure error: integer not minimally-encoded")),
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the bytes of a bit string, which must have no unused bits.
-    pub fn whole_bytes(&mut self) -> Result<&'a [u8], Malformed> {
+    pub(crate) fn whole_bytes(&mut self) -> Result<&'a [u8], Malformed> {
         match self.expect(BIT_STRING)?.body {
             [0, bytes @ ..] => Ok(bytes),
             _ => Err(Malformed("asn1: syntax error: bit string of broken bytes")),

@@ -1,11 +1,29 @@
-//! PEM error messages that do not quote the input.
+//! PEM: [`encode`] writes blocks, and [`error_text`] describes errors of the library that reads them without quoting the
+//! input.
 //!
 //! A key without line breaks is one long line, and messages about keys end up in status conditions and logs.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::pem::Error;
 
+/// The label of certificates.
+pub(crate) const CERTIFICATE: &str = "CERTIFICATE";
+
+/// A block with this label, in lines of 64 characters.
+pub(crate) fn encode(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let mut out = format!("-----BEGIN {label}-----\n");
+    for line in text.as_bytes().chunks(64) {
+        out.extend(line.iter().map(|b| char::from(*b)));
+        out.push('\n');
+    }
+    out.push_str(&format!("-----END {label}-----\n"));
+    out
+}
+
 /// Describes a PEM error. The library's own message quotes the offending line, which may be the private key itself.
-pub fn error_text(error: &Error) -> &'static str {
+pub(crate) fn error_text(error: &Error) -> &'static str {
     match error {
         Error::MissingSectionEnd { .. } => "the PEM block has no end: it is cut off, or has lost its line breaks",
         Error::IllegalSectionStart { .. } => "the line that begins the PEM block is malformed",

@@ -1,17 +1,16 @@
 //! Builds DER by hand, for requests that no library would produce.
 
 use super::der::{BIT_STRING, INTEGER, OBJECT_IDENTIFIER, SEQUENCE, SET};
+use super::pem;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::CertificateDer;
 
 /// OID of the organization attribute.
-pub const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+pub(crate) const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 /// OID of the common name attribute.
-pub const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+pub(crate) const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// OID of the PKCS #9 extension request attribute.
-pub const EXTENSION_REQUEST: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e];
+pub(crate) const EXTENSION_REQUEST: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e];
 
 const EC_P256: &[u8] = &[
     0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03,
@@ -20,7 +19,7 @@ const EC_P256: &[u8] = &[
 const ECDSA_SHA256: &[u8] = &[0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
 
 /// Encodes an element of up to 64 KiB.
-pub fn tlv(tag: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn tlv(tag: u8, body: &[u8]) -> Vec<u8> {
     let [high, low] = u16::try_from(body.len()).unwrap().to_be_bytes();
     let header = match body.len() {
         0..=0x7f => vec![tag, low],
@@ -31,12 +30,12 @@ pub fn tlv(tag: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// Encodes an attribute of a name.
-pub fn attribute(kind: &[u8], tag: u8, value: &[u8]) -> Vec<u8> {
+pub(crate) fn attribute(kind: &[u8], tag: u8, value: &[u8]) -> Vec<u8> {
     tlv(SEQUENCE, &[tlv(OBJECT_IDENTIFIER, kind), tlv(tag, value)].concat())
 }
 
 /// Encodes a name from sets of attributes.
-pub fn name(sets: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn name(sets: &[Vec<u8>]) -> Vec<u8> {
     tlv(
         SEQUENCE,
         &sets.iter().flat_map(|set| tlv(SET, set)).collect::<Vec<u8>>(),
@@ -44,7 +43,7 @@ pub fn name(sets: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Encodes an extension request attribute.
-pub fn extension_request(extensions: &[(&[u8], &[u8])]) -> Vec<u8> {
+pub(crate) fn extension_request(extensions: &[(&[u8], &[u8])]) -> Vec<u8> {
     let each =
         |(kind, value): &(&[u8], &[u8])| tlv(SEQUENCE, &[tlv(OBJECT_IDENTIFIER, kind), tlv(0x04, value)].concat());
     let all = tlv(SEQUENCE, &extensions.iter().flat_map(each).collect::<Vec<u8>>());
@@ -70,22 +69,22 @@ fn signed(key: &EcdsaKeyPair, content: Vec<u8>) -> Vec<u8> {
 }
 
 /// Encodes a request signed with a new P-256 key.
-pub fn request(subject: &[u8], attributes: &[u8]) -> Vec<u8> {
+pub(crate) fn request(subject: &[u8], attributes: &[u8]) -> Vec<u8> {
     let (key, spki) = p256();
     let info = [tlv(INTEGER, &[0]), subject.to_vec(), spki, tlv(0xa0, attributes)].concat();
     signed(&key, tlv(SEQUENCE, &info))
 }
 
 /// A CA and a certificate that it issued, both of version 1.
-pub struct IssuedVersionOne {
-    pub ca: CertificateDer<'static>,
-    pub certificate: CertificateDer<'static>,
+pub(crate) struct IssuedVersionOne {
+    pub(crate) ca: CertificateDer<'static>,
+    pub(crate) certificate: CertificateDer<'static>,
     /// The certificate's key in PKCS #8.
-    pub key: Vec<u8>,
+    pub(crate) key: Vec<u8>,
 }
 
 /// Issues a certificate from 2020 until a time in the form `YYMMDDhhmmssZ`.
-pub fn version_one(common_name: &str, until: &str) -> IssuedVersionOne {
+pub(crate) fn version_one(common_name: &str, until: &str) -> IssuedVersionOne {
     let ((ca_key, ca_spki), (key, spki)) = (p256(), p256());
     let named = |cn: &str| name(&[attribute(COMMON_NAME, 0x0c, cn.as_bytes())]);
     let validity = [tlv(0x17, b"200101000000Z"), tlv(0x17, until.as_bytes())].concat();
@@ -107,20 +106,9 @@ pub fn version_one(common_name: &str, until: &str) -> IssuedVersionOne {
     }
 }
 
-/// Encodes a PEM block.
-pub fn pem(label: &str, der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    let lines: Vec<&str> = text
-        .as_bytes()
-        .chunks(64)
-        .map(|l| std::str::from_utf8(l).unwrap())
-        .collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
-}
-
 /// Encodes a signed request in PEM whose subject has a single attribute.
-pub fn csr(kind: &[u8], tag: u8, value: &[u8]) -> String {
-    pem(
+pub(crate) fn csr(kind: &[u8], tag: u8, value: &[u8]) -> String {
+    pem::encode(
         "CERTIFICATE REQUEST",
         &request(&name(&[attribute(kind, tag, value)]), &[]),
     )

@@ -7,12 +7,12 @@ use super::request::Signed;
 
 /// A certificate of version 1, parsed but not verified. It has no extensions, so it can be used for any purpose but is
 /// never a CA.
-pub struct VersionOne<'a> {
+pub(crate) struct VersionOne<'a> {
     signed: Signed<'a>,
     /// The content of the issuer's name.
     issuer: &'a [u8],
     /// The encoded public key with its algorithm.
-    pub key: &'a [u8],
+    pub(crate) key: &'a [u8],
 }
 
 impl<'a> VersionOne<'a> {
@@ -20,7 +20,7 @@ impl<'a> VersionOne<'a> {
     ///
     /// # Errors
     /// [`Malformed`], also for certificates of other versions.
-    pub fn parse(der: &'a [u8]) -> Result<Self, Malformed> {
+    pub(crate) fn parse(der: &'a [u8]) -> Result<Self, Malformed> {
         let mut outside = Reader::new(der);
         let mut certificate = outside.expect(SEQUENCE)?.inside();
         outside.end()?;
@@ -54,7 +54,7 @@ impl<'a> VersionOne<'a> {
 
     /// Whether the CA with this subject and public key issued the certificate. Both are contents without their tags, as in
     /// trust anchors.
-    pub fn is_issued_by(&self, subject: &[u8], key: &[u8]) -> bool {
+    pub(crate) fn is_issued_by(&self, subject: &[u8], key: &[u8]) -> bool {
         let mut key = Reader::new(key);
         let (Ok(algorithm), Ok(public)) = (key.expect(SEQUENCE), key.whole_bytes()) else {
             return false;

@@ -6,8 +6,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use torana::apimachinery::codec::json;
 use torana::apimachinery::value::Value;
 use torana::json;
@@ -15,11 +15,24 @@ use torana::json;
 /// More than a gateway accepts as an answer.
 const TOO_MUCH: usize = 8 << 20;
 
-pub struct Server {
+pub(crate) struct Server {
     pub port: u16,
     /// The certificate in the form of a `caBundle`.
     pub bundle: String,
     calls: Arc<AtomicUsize>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+/// A review as it arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// The path without a leading slash, and without the query.
+    pub path: String,
+    /// The `Authorization` header; empty if there is none.
+    pub authorization: String,
+    /// The headers that a proxy adds for the user, as `name: value`.
+    pub remote: Vec<String>,
+    pub review: Value,
 }
 
 enum Reply {
@@ -34,7 +47,7 @@ enum Reply {
 
 impl Server {
     /// Starts listening. The threads live as long as the process.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -51,24 +64,31 @@ impl Server {
             port: listener.local_addr().unwrap().port(),
             bundle: BASE64_STANDARD.encode(made.cert.pem()),
             calls: calls.clone(),
+            seen: Arc::default(),
         };
+        let seen = server.seen.clone();
         std::thread::spawn(move || {
             for tcp in listener.incoming().flatten() {
-                let (tls, calls) = (tls.clone(), calls.clone());
-                std::thread::spawn(move || serve(tcp, tls, &calls));
+                let (tls, calls, seen) = (tls.clone(), calls.clone(), seen.clone());
+                std::thread::spawn(move || serve(tcp, tls, &calls, &seen));
             }
         });
         server
     }
 
     /// The number of reviews received.
-    pub fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
+    }
+
+    /// The reviews received.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
     }
 }
 
 /// Serves one connection. One that fails is the gateway's to report.
-fn serve(tcp: TcpStream, tls: Arc<ServerConfig>, calls: &AtomicUsize) -> Option<()> {
+fn serve(tcp: TcpStream, tls: Arc<ServerConfig>, calls: &AtomicUsize, seen: &Mutex<Vec<Seen>>) -> Option<()> {
     let connection = ServerConnection::new(tls).ok()?;
     let mut stream = BufReader::new(StreamOwned::new(connection, tcp));
     loop {
@@ -81,20 +101,38 @@ fn serve(tcp: TcpStream, tls: Arc<ServerConfig>, calls: &AtomicUsize) -> Option<
             .next()?
             .trim_start_matches('/')
             .to_owned();
-        let mut length = 0;
+        let (mut length, mut authorization, mut remote) = (0, String::new(), Vec::new());
         loop {
             let mut header = String::new();
             stream.read_line(&mut header).ok()?;
-            match header.trim_end().to_lowercase().split_once(": ") {
-                None => break,
-                Some(("content-length", n)) => length = n.parse().ok()?,
-                Some(_) => {}
+            let Some((name, value)) = header.trim_end().split_once(": ") else {
+                break;
+            };
+            match &*name.to_lowercase() {
+                "content-length" => length = value.parse().ok()?,
+                "authorization" => authorization = value.to_owned(),
+                name if name.starts_with("x-remote-") => remote.push(format!("{name}: {value}")),
+                _ => {}
             }
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).ok()?;
+        // What aggregators and probes ask for.
+        if line.starts_with("GET ") {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+            stream.get_mut().write_all(head.as_bytes()).ok()?;
+            stream.get_mut().flush().ok()?;
+            continue;
+        }
         calls.fetch_add(1, Ordering::SeqCst);
-        let (status, more, body) = match reply(&path, &json::decode(&body).ok()?) {
+        let review = json::decode(&body).ok()?;
+        seen.lock().unwrap().push(Seen {
+            path: path.clone(),
+            authorization,
+            remote,
+            review: review.clone(),
+        });
+        let (status, more, body) = match reply(&path, &review) {
             Reply::Json(review) => ("200 OK", "content-type: application/json\r\n", json::to_vec(&review)),
             Reply::Http(status, more, body) => (status, more, body),
             Reply::End => return None,
@@ -116,7 +154,8 @@ fn reply(path: &str, review: &Value) -> Reply {
     let uid = request.str_at(&["uid"]);
     let object = request.get("object");
     let respond = |response: Value| {
-        Reply::Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
+        let version = review.str_at(&["apiVersion"]);
+        Reply::Json(json!({"apiVersion": version, "kind": "AdmissionReview", "response": response}))
     };
     let patch = |operations: Value| {
         let patch = BASE64_STANDARD.encode(json::to_vec(&operations));
@@ -124,7 +163,8 @@ fn reply(path: &str, review: &Value) -> Reply {
     };
     match path.split_once('/').unwrap_or((path, "")) {
         ("allow", _) => respond(json!({"uid": uid, "allowed": true})),
-        ("refuse", _) => respond(json!({"uid": uid, "allowed": false, "warnings": ["be warned"],
+        // An aggregated API.
+        ("refuse" | "apis", _) => respond(json!({"uid": uid, "allowed": false, "warnings": ["be warned"],
             "status": {"code": 418, "message": "no coffee here", "reason": "Teapot"}})),
         ("hang", _) => Reply::Silence,
         ("die", _) => Reply::End,

@@ -10,7 +10,7 @@ const MANIFEST: &str = include_str!("../testdata/every-kind.yaml");
 
 /// A resource that accepts writes.
 #[derive(Debug)]
-pub struct Resource {
+pub(crate) struct Resource {
     pub group: String,
     pub version: String,
     pub plural: String,
@@ -23,7 +23,7 @@ pub struct Resource {
 
 /// A subresource that accepts writes.
 #[derive(Debug)]
-pub struct Subresource {
+pub(crate) struct Subresource {
     pub name: String,
     pub verbs: Vec<String>,
     pub api_version: String,
@@ -33,14 +33,14 @@ pub struct Subresource {
 
 impl Subresource {
     /// Whether it takes objects, as opposed to connections such as exec.
-    pub fn is_written(&self) -> bool {
+    pub(crate) fn is_written(&self) -> bool {
         let takes = |verb: &str| self.verbs.iter().any(|v| v == verb);
         takes("update") || (takes("create") && !self.kind.ends_with("Options"))
     }
 }
 
 impl Resource {
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         match self.group.as_str() {
             "" => self.version.clone(),
             group => format!("{group}/{}", self.version),
@@ -48,7 +48,7 @@ impl Resource {
     }
 
     /// The path where objects are listed and created.
-    pub fn collection(&self) -> String {
+    pub(crate) fn collection(&self) -> String {
         let root = match self.group.as_str() {
             "" => format!("/api/{}", self.version),
             group => format!("/apis/{group}/{}", self.version),
@@ -59,16 +59,16 @@ impl Resource {
         }
     }
 
-    pub fn item(&self, name: &str) -> String {
+    pub(crate) fn item(&self, name: &str) -> String {
         format!("{}/{name}", self.collection())
     }
 
-    pub fn has(&self, verb: &str) -> bool {
+    pub(crate) fn has(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| v == verb)
     }
 
     /// The name used in messages.
-    pub fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         format!("{} {}", self.api_version(), self.kind)
     }
 }
@@ -78,7 +78,7 @@ fn words(v: &Value) -> Vec<String> {
 }
 
 /// Every resource whose requests have a body, in discovery order.
-pub fn resources(server: &Server) -> Vec<Resource> {
+pub(crate) fn resources(server: &Server) -> Vec<Resource> {
     let mut group_versions = vec![(String::new(), "v1".to_owned())];
     for group in server.get("/apis").json().get("groups").items() {
         for version in group.get("versions").items() {
@@ -147,7 +147,7 @@ fn resources_of(server: &Server, group: &str, version: &str) -> Vec<Resource> {
 
 /// The objects of `tests/testdata/every-kind.yaml` by `apiVersion` and kind. `tests/kubectl_kinds.rs` checks that the
 /// file covers discovery.
-pub fn seeds() -> HashMap<(String, String), Value> {
+pub(crate) fn seeds() -> HashMap<(String, String), Value> {
     let key = rcgen::KeyPair::generate().expect("a key");
     let request = rcgen::CertificateParams::new(vec![NAMESPACE.to_owned()])
         .and_then(|p| p.serialize_request(&key))

@@ -18,7 +18,7 @@ const PAIRS: usize = 12;
 impl Plan<'_> {
     /// Grows all scalar lists of one object together. If the object is an element of a list, the list holds three
     /// copies, so that a product of the lengths already shows at small lengths.
-    pub fn grow_together(&mut self, resource: &Resource, found: &[Site], base: &Value) {
+    pub(crate) fn grow_together(&mut self, resource: &Resource, found: &[Site], base: &Value) {
         let mut groups: BTreeMap<String, Vec<&Site>> = BTreeMap::new();
         for site in found {
             let lists = matches!(site.ty, Ty::List(inner) if inner.struct_def().is_none());
@@ -97,7 +97,7 @@ impl Plan<'_> {
     }
 
     /// Grows random pairs of fields of an object at the same time.
-    pub fn pairs(&mut self, resource: &Resource, found: &[Site], base: &Value, more: &dyn Fn() -> bool) {
+    pub(crate) fn pairs(&mut self, resource: &Resource, found: &[Site], base: &Value, more: &dyn Fn() -> bool) {
         let long: Vec<&Site> = found.iter().filter(|s| s.is_collection()).collect();
         for _ in 0..long.len().min(PAIRS) {
             if !more() {

@@ -9,10 +9,10 @@ use torana::apimachinery::codec::protobuf::{envelope, put_bytes, put_message};
 use torana::json;
 
 /// The name of the object that patches are applied to.
-pub const TARGET: &str = "target";
+pub(crate) const TARGET: &str = "target";
 
 /// A family of requests, parametrised by length.
-pub struct Document {
+pub(crate) struct Document {
     pub name: &'static str,
     /// The initial lengths; the first is an eighth of the second.
     pub lengths: [usize; 2],
@@ -135,7 +135,7 @@ fn digits(n: usize) -> String {
 }
 
 /// Every family.
-pub const ALL: &[Document] = &[
+pub(crate) const ALL: &[Document] = &[
     Document {
         name: "YAML: aliases of a long text",
         lengths: COUNTS,

@@ -33,7 +33,7 @@ const ROUNDS: usize = 14;
 
 /// Calls `refusal` on the object (null means valid) and corrects the object until it is valid or no correction helps.
 /// Returns whether it is valid. The field `keep` must stay.
-pub fn fit(def: &'static TypeDef, object: &mut Value, keep: &str, refusal: &dyn Fn(&Value) -> Value) -> bool {
+pub(crate) fn fit(def: &'static TypeDef, object: &mut Value, keep: &str, refusal: &dyn Fn(&Value) -> Value) -> bool {
     let mut tried: HashMap<String, usize> = HashMap::new();
     for _ in 0..ROUNDS {
         let status = refusal(object);

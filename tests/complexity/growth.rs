@@ -8,7 +8,7 @@ use torana::json;
 
 /// A way for a field to grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Growth {
+pub(crate) enum Growth {
     /// Elements or members with different identities.
     Distinct(Variation),
     /// Copies of one element.
@@ -26,11 +26,11 @@ pub enum Growth {
 }
 
 /// Fragments of structured strings: names, paths, lists, expressions, escapes.
-pub const TEXTS: [&str; 8] = ["a", "a.", "a/b,", "{[(\"", "1", "$(A)", "é\n", "%41=*"];
+pub(crate) const TEXTS: [&str; 8] = ["a", "a.", "a/b,", "{[(\"", "1", "$(A)", "é\n", "%41=*"];
 
 impl Growth {
     /// The ways in which a site can grow.
-    pub fn of(site: &Site, element_variation: Variation) -> Vec<Self> {
+    pub(crate) fn of(site: &Site, element_variation: Variation) -> Vec<Self> {
         use Growth::{Distinct, Empty, Equal, Members, Nested, Text, WrongKeys};
         match site.ty {
             Ty::List(_) => vec![Distinct(element_variation), Equal, Empty, Distinct(Variation::Wrong)],
@@ -41,7 +41,7 @@ impl Growth {
     }
 
     /// The name used in messages.
-    pub fn shown(self) -> String {
+    pub(crate) fn shown(self) -> String {
         match self {
             Self::Distinct(Variation::Wrong) => "distinct invalid elements".into(),
             Self::Distinct(_) => "distinct elements".into(),
@@ -55,7 +55,7 @@ impl Growth {
     }
 
     /// The initial lengths, chosen to take some 20 ms; the first is an eighth of the second.
-    pub fn lengths(self, site: &Site) -> [usize; 2] {
+    pub(crate) fn lengths(self, site: &Site) -> [usize; 2] {
         match self {
             Self::Text(_) => [2 << 10, 16 << 10],
             Self::Nested => [50, 400],
@@ -65,7 +65,7 @@ impl Growth {
     }
 
     /// The field's value at this length, with elements derived from the first one of `whole`.
-    pub fn value(self, site: &Site, whole: &Value, n: usize) -> Value {
+    pub(crate) fn value(self, site: &Site, whole: &Value, n: usize) -> Value {
         let (key, sample) = match whole {
             Value::Array(items) => ("", items.first()),
             Value::Object(members) => members.iter().next().map_or(("k", None), |(k, v)| (k, Some(v))),

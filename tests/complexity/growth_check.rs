@@ -16,14 +16,14 @@ const PEAK_FLOOR: usize = 1 << 20;
 /// take about twenty bytes per byte, and allocations of background controllers are measured as well.
 const PEAK_SMALL: usize = 32;
 /// The longest body that the gateway accepts, in bytes.
-pub const LONGEST: usize = 3 << 20;
+pub(crate) const LONGEST: usize = 3 << 20;
 /// The budget of a request: a constant plus an amount per byte sent; CPU time of an unoptimised build.
 const CPU_MOST: (Duration, Duration) = (Duration::from_millis(500), Duration::from_micros(20));
 const PEAK_MOST: (usize, usize) = (16 << 20, 256);
 
 /// The measurement of one request.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample {
+pub(crate) struct Sample {
     pub cost: Cost,
     pub sent: usize,
     pub code: u16,
@@ -31,7 +31,7 @@ pub struct Sample {
 
 /// A violation: a cost that grows too fast, or a request over its budget.
 #[derive(Debug)]
-pub struct Finding {
+pub(crate) struct Finding {
     pub what: &'static str,
     pub n: usize,
     pub before: Sample,
@@ -68,7 +68,7 @@ fn millis(s: &Sample) -> f64 {
 
 /// Measures at the lengths `small` and `large` (a multiple of it) and, if the result is suspicious, at doublings of
 /// `large`. `run` sends one request of the given length, and returns `None` if such a request cannot be built.
-pub fn check_growth(run: &dyn Fn(usize) -> Option<Sample>, [small, large]: [usize; 2]) -> Option<Finding> {
+pub(crate) fn check_growth(run: &dyn Fn(usize) -> Option<Sample>, [small, large]: [usize; 2]) -> Option<Finding> {
     let base = run(1)?;
     // Re-measures before giving up: a request over its budget at the short length may take minutes at the long one.
     let again = |before: Sample, n| {
@@ -120,7 +120,7 @@ fn suspicious(base: &Sample, a: &Sample, b: &Sample, by: usize) -> bool {
 
 /// Doubles the length from `from` to `to`. For input whose cost may grow faster than quadratically, where the lengths
 /// used by [`check_growth`] could take minutes.
-pub fn climb(run: &dyn Fn(usize) -> Option<Sample>, from: usize, to: usize) -> Option<Finding> {
+pub(crate) fn climb(run: &dyn Fn(usize) -> Option<Sample>, from: usize, to: usize) -> Option<Finding> {
     let mut n = from;
     let mut before = run(n)?;
     while n < to {

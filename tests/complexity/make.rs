@@ -8,7 +8,7 @@ use torana::apimachinery::value::Map;
 use torana::json;
 
 /// The minimal value of a type. `choices` are the allowed values of its field, if enumerated.
-pub fn least(ty: Ty, choices: &[&str]) -> Value {
+pub(crate) fn least(ty: Ty, choices: &[&str]) -> Value {
     match ty {
         Ty::String => json!(choices.first().copied().unwrap_or("a")),
         Ty::Int32 | Ty::Int64 | Ty::Float | Ty::IntOrString => json!(1),
@@ -27,20 +27,20 @@ pub fn least(ty: Ty, choices: &[&str]) -> Value {
 }
 
 /// An object with the required fields of its type.
-pub fn object(def: &'static TypeDef) -> Value {
+pub(crate) fn object(def: &'static TypeDef) -> Value {
     let required = def.fields.iter().filter(|f| f.required);
     pairs(required.map(|f| (f.name.to_owned(), least(f.ty, def.enumeration(f.name)))))
 }
 
 /// An object with these members, built in one pass.
-pub fn pairs(members: impl IntoIterator<Item = (String, Value)>) -> Value {
+pub(crate) fn pairs(members: impl IntoIterator<Item = (String, Value)>) -> Value {
     Value::Object(Map::from_pairs(
         members.into_iter().map(|(k, v)| (k.into(), v)).collect(),
     ))
 }
 
 /// The value at `path`. Missing values on the way are created.
-pub fn reach<'v>(object: &'v mut Value, mut def: &'static TypeDef, path: &[Step]) -> &'v mut Value {
+pub(crate) fn reach<'v>(object: &'v mut Value, mut def: &'static TypeDef, path: &[Step]) -> &'v mut Value {
     let mut at = object;
     let mut ty = Ty::Bool;
     let mut choices: &[&str] = &[];
@@ -83,7 +83,7 @@ pub fn reach<'v>(object: &'v mut Value, mut def: &'static TypeDef, path: &[Step]
 
 /// Which parts of an element differ from the next element's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variation {
+pub(crate) enum Variation {
     /// The identity of an element: the keys that the schema names, or fields called `name`.
     Keys,
     /// Every string and number that is not an enumerated value.
@@ -93,7 +93,7 @@ pub enum Variation {
 }
 
 /// The `i`-th variation of a value.
-pub fn vary(value: &Value, ty: Ty, choices: &[&str], keys: &[&str], how: Variation, i: usize) -> Value {
+pub(crate) fn vary(value: &Value, ty: Ty, choices: &[&str], keys: &[&str], how: Variation, i: usize) -> Value {
     if let (Some(def), Value::Object(members)) = (struct_of(ty), value) {
         let named = |name: &str| match keys {
             [] => matches!(

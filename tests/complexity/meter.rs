@@ -13,7 +13,7 @@ static HEAP: PeakAlloc = PeakAlloc;
 
 /// The cost of one request.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Cost {
+pub(crate) struct Cost {
     /// CPU time of the process.
     pub cpu: Duration,
     /// Peak heap above the level at the start, in bytes.
@@ -22,7 +22,7 @@ pub struct Cost {
 
 impl Cost {
     /// The component-wise minimum.
-    pub fn min(self, other: Self) -> Self {
+    pub(crate) fn min(self, other: Self) -> Self {
         Self {
             cpu: self.cpu.min(other.cpu),
             peak: self.peak.min(other.peak),
@@ -31,7 +31,7 @@ impl Cost {
 
     /// The lowest CPU time, because noise only adds to it, and the median peak, because memory freed elsewhere can
     /// lower a measured peak.
-    pub fn typical(costs: &mut [Self]) -> Self {
+    pub(crate) fn typical(costs: &mut [Self]) -> Self {
         let cpu = costs.iter().map(|c| c.cpu).min().unwrap_or_default();
         costs.sort_by_key(|c| c.peak);
         let peak = costs.get(costs.len() / 2).map_or(0, |c| c.peak);
@@ -41,7 +41,7 @@ impl Cost {
 
 /// Waits, for at most ten seconds, until the process uses less than a tenth of a core: until controllers have reacted to
 /// earlier requests.
-pub fn settle() {
+pub(crate) fn settle() {
     const LOOK: Duration = Duration::from_millis(50);
     for _ in 0..200 {
         let before = cpu();
@@ -53,13 +53,13 @@ pub fn settle() {
 }
 
 /// CPU time of the process since its start.
-pub fn cpu() -> Duration {
+pub(crate) fn cpu() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
 /// Runs `work` and measures it.
-pub fn measure<R>(work: impl FnOnce() -> R) -> (Cost, R) {
+pub(crate) fn measure<R>(work: impl FnOnce() -> R) -> (Cost, R) {
     HEAP.reset_peak_usage();
     let (before, start) = (HEAP.current_usage(), cpu());
     let result = work();

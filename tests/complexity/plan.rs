@@ -22,7 +22,7 @@ const DEEPEST: usize = 900;
 
 /// How much to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub(crate) enum Extent {
     /// Every field once, as JSON, in the first kind that has it. Encodings and patch types are tried for one field of
     /// each sort (list type, element type, patch strategy), because their code is generic over fields.
     Once,
@@ -31,7 +31,7 @@ pub enum Extent {
 }
 
 /// The state of a run.
-pub struct Plan<'s> {
+pub(crate) struct Plan<'s> {
     pub server: &'s Server,
     extent: Extent,
     resources: Vec<Resource>,
@@ -45,7 +45,7 @@ pub struct Plan<'s> {
 
 /// Statistics of a run.
 #[derive(Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     pub sites: usize,
     pub accepted: usize,
     pub requests: Cell<usize>,
@@ -80,7 +80,7 @@ fn sort(site: &Site) -> Sort {
 
 impl<'s> Plan<'s> {
     /// Reads the catalogue and creates the namespace for the objects.
-    pub fn new(server: &'s Server, extent: Extent) -> Self {
+    pub(crate) fn new(server: &'s Server, extent: Extent) -> Self {
         let (mut resources, seeds) = (resources(server), seeds());
         let seed = |resource: &Resource| seeds.get(&(resource.api_version(), resource.kind.clone()));
         // A field shared by several kinds is tried in one that is stored and has an example. ConfigMaps come first
@@ -110,14 +110,14 @@ impl<'s> Plan<'s> {
     }
 
     /// Rotates the order of kinds and the choice of pairs by a seed.
-    pub fn seed_with(&mut self, seed: u64) {
+    pub(crate) fn seed_with(&mut self, seed: u64) {
         self.random = seed | 1;
         let first = self.below(self.resources.len());
         self.resources.rotate_left(first);
     }
 
     /// xorshift64*: small and identical on every platform.
-    pub fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
@@ -125,7 +125,7 @@ impl<'s> Plan<'s> {
     }
 
     /// Tries every site of every kind whose name contains `only`, while `more` returns true.
-    pub fn run(&mut self, only: &str, more: &dyn Fn() -> bool) {
+    pub(crate) fn run(&mut self, only: &str, more: &dyn Fn() -> bool) {
         let hosts = if self.extent == Extent::Once { 1 } else { usize::MAX };
         let mut seen = Seen::default();
         let resources = std::mem::take(&mut self.resources);
@@ -190,7 +190,7 @@ impl<'s> Plan<'s> {
     }
 
     /// Tries the requests of [`documents`], which do not depend on a kind.
-    pub fn documents(&mut self, only: &str) {
+    pub(crate) fn documents(&mut self, only: &str) {
         for document in documents::ALL.iter().filter(|d| d.name.contains(only)) {
             let run = |n| self.document(document, n);
             if let Some(finding) = check_growth(&run, document.lengths) {
@@ -244,14 +244,14 @@ impl<'s> Plan<'s> {
         })
     }
 
-    pub fn found(&mut self, what: String, finding: &Finding) {
+    pub(crate) fn found(&mut self, what: String, finding: &Finding) {
         let line = format!("{what}: {finding}");
         println!("FOUND {line}");
         self.findings.push(line);
     }
 
     /// A valid object that has the site, if one can be built, and its value at the site.
-    pub fn valid_object(&mut self, target: &Target<'_>) -> (Value, Value) {
+    pub(crate) fn valid_object(&mut self, target: &Target<'_>) -> (Value, Value) {
         let (resource, site, def) = (target.resource, target.site, target.def());
         let mut object = target.base.clone();
         make::reach(&mut object, def, &site.path);
@@ -366,12 +366,12 @@ impl<'s> Plan<'s> {
 }
 
 /// The subresource through which status fields are written.
-pub fn status_of<'r>(resource: &'r Resource, site: &Site) -> Option<&'r Subresource> {
+pub(crate) fn status_of<'r>(resource: &'r Resource, site: &Site) -> Option<&'r Subresource> {
     let status = |p: &&Subresource| site.in_status() && p.name == "status";
     resource.subresources.iter().find(status)
 }
 
-pub fn describe(
+pub(crate) fn describe(
     resource: &Resource,
     subresource: Option<&Subresource>,
     field: &str,

@@ -11,12 +11,11 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use torana::apimachinery::Value;
 use torana::apimachinery::codec::json;
-use torana::app::{self, Gateway};
-use torana::cli::{self, Command};
-use torana::request::{Body, Handler, RemoteAddr, Request, RequestContext};
+use torana::gateway::{self, Command, CompletedOptions, Gateway, parse};
+use torana::testing::request::{Body, Handler, RemoteAddr, Request, RequestContext};
 
 /// The namespace of the test objects, as in `tests/testdata/every-kind.yaml`.
-pub const NAMESPACE: &str = "every";
+pub(crate) const NAMESPACE: &str = "every";
 
 /// A user with all permissions that is exempt from the escalation check.
 const ADMIN: &str = "admin";
@@ -29,7 +28,7 @@ const PLUGINS: &str = "ExtendedResourceToleration,LimitPodHardAntiAffinityTopolo
 
 /// A request that can be sent repeatedly.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub(crate) struct Call {
     pub method: &'static str,
     pub path: String,
     pub content_type: &'static str,
@@ -39,25 +38,25 @@ pub struct Call {
 
 /// A response.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub code: u16,
     pub body: Bytes,
 }
 
 impl Answer {
     /// The body as an object, or null if it is not JSON.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         json::decode(&self.body).unwrap_or_default()
     }
 
     /// Whether the request succeeded.
-    pub fn is_fine(&self) -> bool {
+    pub(crate) fn is_fine(&self) -> bool {
         self.code < 300
     }
 }
 
 /// A running gateway.
-pub struct Server {
+pub(crate) struct Server {
     runtime: Runtime,
     gateway: Option<Gateway>,
     handler: Arc<dyn Handler>,
@@ -72,7 +71,7 @@ impl Drop for Server {
     }
 }
 
-fn start_flags(dir: &Path) -> cli::CompletedOptions {
+fn start_flags(dir: &Path) -> CompletedOptions {
     let tokens = dir.join("tokens.csv");
     let lines = format!("{ADMIN},{ADMIN},1,\"system:masters\"\n{CALLER},{CALLER},2,\"{CALLER}s\"\n");
     std::fs::write(&tokens, lines).expect("the tokens are written");
@@ -86,7 +85,7 @@ fn start_flags(dir: &Path) -> cli::CompletedOptions {
         format!("--token-auth-file={}", tokens.display()),
         format!("--data-dir={}", dir.join("data").display()),
     ];
-    match cli::parse(args.into_iter().map(OsString::from)) {
+    match parse(args.into_iter().map(OsString::from)) {
         Ok(Command::Serve(options)) => options.complete().expect("the flags fit together"),
         _ => panic!("these are flags of serve"),
     }
@@ -94,7 +93,7 @@ fn start_flags(dir: &Path) -> cli::CompletedOptions {
 
 impl Server {
     /// Starts a gateway in a temporary directory and waits until it is ready.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -104,7 +103,7 @@ impl Server {
             .build()
             .expect("a runtime");
         let options = start_flags(dir.path());
-        let gateway = runtime.block_on(app::start(options)).expect("the gateway starts");
+        let gateway = runtime.block_on(gateway::start(options)).expect("the gateway starts");
         let server = Self {
             handler: gateway.handler(),
             runtime,
@@ -145,17 +144,17 @@ impl Server {
     }
 
     /// Creates an object as the administrator.
-    pub fn create(&self, resource: &Resource, object: &Value) -> Answer {
+    pub(crate) fn create(&self, resource: &Resource, object: &Value) -> Answer {
         let path = resource.collection();
         self.send_as(ADMIN, &call("POST", path, json::to_vec(object)))
     }
 
-    pub fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.send(&call("GET", path.to_owned(), Vec::new()))
     }
 
     /// Sends a request as an ordinary user and reads the whole response.
-    pub fn send(&self, call: &Call) -> Answer {
+    pub(crate) fn send(&self, call: &Call) -> Answer {
         self.send_as(CALLER, call)
     }
 
@@ -185,7 +184,7 @@ impl Server {
 }
 
 /// A request with a JSON body.
-pub fn call(method: &'static str, path: String, body: Vec<u8>) -> Call {
+pub(crate) fn call(method: &'static str, path: String, body: Vec<u8>) -> Call {
     Call {
         method,
         path,

@@ -7,7 +7,7 @@ const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.J
 
 /// One step down an object tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub(crate) enum Step {
     /// The member with this name.
     Field(&'static str),
     /// The first element of a list.
@@ -18,7 +18,7 @@ pub enum Step {
 
 /// A field of one kind that can be long.
 #[derive(Clone)]
-pub struct Site {
+pub(crate) struct Site {
     /// The path from the root of the object to the field.
     pub path: Vec<Step>,
     /// The struct that declares the field.
@@ -30,7 +30,7 @@ pub struct Site {
 
 impl Site {
     /// The path as shown in messages.
-    pub fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let mut out = String::new();
         for step in &self.path {
             match step {
@@ -44,18 +44,18 @@ impl Site {
     }
 
     /// Whether the field is part of the status.
-    pub fn in_status(&self) -> bool {
+    pub(crate) fn in_status(&self) -> bool {
         self.path.first() == Some(&Step::Field("status"))
     }
 
     /// Whether the growing value is a list or a map.
-    pub fn is_collection(&self) -> bool {
+    pub(crate) fn is_collection(&self) -> bool {
         matches!(self.ty, Ty::List(_) | Ty::Map(_))
     }
 }
 
 /// The struct definition of a type, if it is a struct.
-pub fn struct_of(ty: Ty) -> Option<&'static TypeDef> {
+pub(crate) fn struct_of(ty: Ty) -> Option<&'static TypeDef> {
     match ty {
         Ty::Struct(r) => Some(r.get()),
         Ty::SchemaOr(_) => by_name(SCHEMA),
@@ -65,10 +65,10 @@ pub fn struct_of(ty: Ty) -> Option<&'static TypeDef> {
 
 /// The number of kinds in which a field has been seen, by struct and field name.
 #[derive(Default)]
-pub struct Seen(HashMap<(&'static str, &'static str), usize>);
+pub(crate) struct Seen(HashMap<(&'static str, &'static str), usize>);
 
 /// The sites of a definition, without fields that at least `hosts` earlier kinds have.
-pub fn sites_of(def: &'static TypeDef, seen: &mut Seen, hosts: usize) -> Vec<Site> {
+pub(crate) fn sites_of(def: &'static TypeDef, seen: &mut Seen, hosts: usize) -> Vec<Site> {
     let mut found = Vec::new();
     let mut walked = HashSet::from([def.name]);
     let mut level = vec![(def, Vec::new())];

@@ -14,7 +14,7 @@ use torana::json;
 
 /// An encoding of a whole object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codec {
+pub(crate) enum Codec {
     Json,
     Yaml,
     Protobuf,
@@ -22,7 +22,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    pub fn media(self) -> &'static str {
+    pub(crate) fn media(self) -> &'static str {
         match self {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
@@ -31,7 +31,7 @@ impl Codec {
         }
     }
 
-    pub fn encode(self, object: &Value) -> Option<Vec<u8>> {
+    pub(crate) fn encode(self, object: &Value) -> Option<Vec<u8>> {
         Some(match self {
             Self::Json => json::to_vec(object),
             Self::Yaml => yaml::to_string(object).into_bytes(),
@@ -43,7 +43,7 @@ impl Codec {
 
 /// How the long field is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Submission {
+pub(crate) enum Submission {
     /// POST of the object.
     Create(Codec),
     /// PUT of the long object over the short one.
@@ -66,7 +66,7 @@ pub enum Submission {
 
 impl Submission {
     /// Every way to send a valid long field.
-    pub const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Create(Codec::Json),
         Self::Create(Codec::Yaml),
         Self::Create(Codec::Protobuf),
@@ -83,7 +83,7 @@ impl Submission {
     ];
 
     /// The name used in messages.
-    pub fn shown(self) -> String {
+    pub(crate) fn shown(self) -> String {
         format!("{self:?}")
     }
 
@@ -94,7 +94,7 @@ impl Submission {
 }
 
 /// The resource, subresource and objects of a request.
-pub struct Target<'a> {
+pub(crate) struct Target<'a> {
     pub server: &'a Server,
     pub resource: &'a Resource,
     /// The status, or another subresource that is written separately.
@@ -108,7 +108,7 @@ pub struct Target<'a> {
 }
 
 /// A copy of the object with an unused name.
-pub fn renamed(resource: &Resource, base: &Value, i: usize) -> Value {
+pub(crate) fn renamed(resource: &Resource, base: &Value, i: usize) -> Value {
     let text = json::to_string(base);
     let name = format!("o{i}o");
     let text = text
@@ -125,7 +125,7 @@ pub fn renamed(resource: &Resource, base: &Value, i: usize) -> Value {
 
 impl Target<'_> {
     /// A number that was not used before.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.counter.set(self.counter.get() + 1);
         self.counter.get()
     }
@@ -140,7 +140,7 @@ impl Target<'_> {
     }
 
     /// The type of the request body.
-    pub fn def(&self) -> &'static TypeDef {
+    pub(crate) fn def(&self) -> &'static TypeDef {
         self.subresource.and_then(|p| p.def).unwrap_or(self.resource.def)
     }
 
@@ -164,7 +164,7 @@ impl Target<'_> {
     }
 
     /// The server's refusal of the object, or null if it accepts the object.
-    pub fn refusal(&self, object: &Value) -> Value {
+    pub(crate) fn refusal(&self, object: &Value) -> Value {
         // A dry run goes through admission and validation but stores nothing, so it can be repeated.
         let path = format!("{}?dryRun=All", self.resource.collection());
         let answer = match self.subresource {
@@ -217,7 +217,7 @@ impl Target<'_> {
     }
 
     /// Sends the field with this value and measures the request. `None` if it cannot be sent in that way.
-    pub fn run(&self, submission: Submission, value: &Value) -> Option<Sample> {
+    pub(crate) fn run(&self, submission: Submission, value: &Value) -> Option<Sample> {
         if self.speaks_another_kind() {
             let Submission::Create(codec) = submission else {
                 return None;

@@ -4,8 +4,8 @@ use crate::etcd_process::{Etcd, certificates, is_there};
 use crate::support::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use torana::storage::etcd::{self, Access, Cluster, ConnectError};
-use torana::storage::{Backend as _, MinRevision};
+use torana::testing::storage::etcd::{self, Access, Cluster, ConnectError};
+use torana::testing::storage::{Backend as _, MinRevision};
 
 async fn connect(access: &Access) -> Result<Arc<Cluster>, ConnectError> {
     let options = etcd::Options {

@@ -4,8 +4,8 @@
 use crate::support::*;
 use std::time::{Duration, Instant};
 use torana::json;
-use torana::storage::embedded::Engine;
-use torana::storage::{Draft, ListOptions, MinRevision, Precondition, WatchOptions};
+use torana::testing::storage::embedded::Engine;
+use torana::testing::storage::{Draft, ListOptions, MinRevision, Precondition, WatchOptions};
 
 /// CPU time of this process.
 fn cpu() -> Duration {

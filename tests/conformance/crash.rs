@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use torana::storage::embedded::Engine;
-use torana::storage::{MinRevision, Precondition};
+use torana::testing::storage::embedded::Engine;
+use torana::testing::storage::{MinRevision, Precondition};
 
 const DIR: &str = "TORANA_CRASH_TEST_DIR";
 const WRITERS: usize = 8;

@@ -4,8 +4,8 @@ use crate::support::*;
 use std::fs::{OpenOptions, read, write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use torana::storage::embedded::{Engine, OpenError, Options};
-use torana::storage::{Error, MinRevision, Precondition};
+use torana::testing::storage::embedded::{Engine, OpenError, Options};
+use torana::testing::storage::{Error, MinRevision, Precondition};
 
 fn block_on<F: Future>(f: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread()

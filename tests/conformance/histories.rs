@@ -12,9 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use torana::storage::embedded::Engine;
-use torana::storage::etcd::{self, Access, Cluster};
-use torana::storage::{Backend as _, Error, MinRevision, Precondition, Revision, Storage, WatchItem, WatchOptions};
+use torana::testing::storage::embedded::Engine;
+use torana::testing::storage::etcd::{self, Access, Cluster};
+use torana::testing::storage::{
+    Backend as _, Error, MinRevision, Precondition, Revision, Storage, WatchItem, WatchOptions,
+};
 
 const COUNTERS: usize = 3;
 const WRITERS: usize = 6;

@@ -4,8 +4,8 @@ use crate::etcd_process::{Etcd, is_there};
 use crate::support::*;
 use std::sync::Arc;
 use std::time::Duration;
-use torana::storage::etcd::{self, Access, Cluster};
-use torana::storage::{Backend as _, Precondition, Storage};
+use torana::testing::storage::etcd::{self, Access, Cluster};
+use torana::testing::storage::{Backend as _, Precondition, Storage};
 
 /// A store for events, on a cluster of its own.
 async fn events(lease_reuse: Duration) -> (Etcd, Arc<Cluster>, Arc<dyn Storage>) {

@@ -2,7 +2,9 @@
 
 use crate::support::*;
 use std::sync::Arc;
-use torana::storage::{ContinueToken, Error, ListOptions, MinRevision, Predicate, Revision, Storage, VersionMatch};
+use torana::testing::storage::{
+    ContinueToken, Error, ListOptions, MinRevision, Predicate, Revision, Storage, VersionMatch,
+};
 
 async fn filled(b: &Backend) -> Arc<dyn Storage> {
     let s = b.resource("configmaps");
@@ -12,7 +14,7 @@ async fn filled(b: &Backend) -> Arc<dyn Storage> {
     s
 }
 
-pub async fn a_list_is_in_key_order_and_in_its_prefix(b: Backend) {
+pub(crate) async fn a_list_is_in_key_order_and_in_its_prefix(b: Backend) {
     let s = filled(&b).await;
     let all = s.list(everything()).await.unwrap();
     assert_eq!(keys(&all.entries), ["a/1", "a/2", "a/3", "ab/1", "b/2"]);
@@ -33,7 +35,7 @@ pub async fn a_list_is_in_key_order_and_in_its_prefix(b: Backend) {
     assert_eq!(keys(&s.list(some).await.unwrap().entries), ["a/2", "b/2"]);
 }
 
-pub async fn a_list_of_one_key_returns_no_other(b: Backend) {
+pub(crate) async fn a_list_of_one_key_returns_no_other(b: Backend) {
     let s = filled(&b).await;
     create(&s, "a/11", "1").await;
     let one = |key: &str| ListOptions {
@@ -51,7 +53,7 @@ pub async fn a_list_of_one_key_returns_no_other(b: Backend) {
     assert!(s.list(unmatched).await.unwrap().entries.is_empty());
 }
 
-pub async fn an_exact_list_shows_the_past(b: Backend) {
+pub(crate) async fn an_exact_list_shows_the_past(b: Backend) {
     let s = b.resource("configmaps");
     let mut states = vec![(1, String::new())];
     let mut live = std::collections::BTreeMap::new();
@@ -60,7 +62,7 @@ pub async fn an_exact_list_shows_the_past(b: Backend) {
         let entry = match live.remove(&key) {
             None => Some(create(&s, &key, &i.to_string()).await),
             Some(old) if i % 3 == 0 => {
-                let old: Arc<torana::storage::Entry> = old;
+                let old: Arc<torana::testing::storage::Entry> = old;
                 s.delete(&key, old.revision).await.unwrap();
                 None
             }
@@ -100,7 +102,7 @@ pub async fn an_exact_list_shows_the_past(b: Backend) {
     assert!(matches!(future, Err(Error::TooNew { .. })));
 }
 
-pub async fn pages_show_one_state(b: Backend) {
+pub(crate) async fn pages_show_one_state(b: Backend) {
     let s = filled(&b).await;
     let page = |token| ListOptions {
         limit: 2,
@@ -139,7 +141,7 @@ pub async fn pages_show_one_state(b: Backend) {
     assert_eq!((whole.entries.len(), whole.next), (5, None));
 }
 
-pub async fn a_page_filled_by_a_selector_does_not_count_what_remains(b: Backend) {
+pub(crate) async fn a_page_filled_by_a_selector_does_not_count_what_remains(b: Backend) {
     let s = filled(&b).await;
     let page = |token| ListOptions {
         limit: 2,
@@ -157,7 +159,7 @@ pub async fn a_page_filled_by_a_selector_does_not_count_what_remains(b: Backend)
     );
 }
 
-pub async fn a_token_without_revision_continues_at_the_latest_state(b: Backend) {
+pub(crate) async fn a_token_without_revision_continues_at_the_latest_state(b: Backend) {
     let s = filled(&b).await;
     create(&s, "a/25", "x").await;
     let token = Some(ContinueToken {
@@ -176,7 +178,7 @@ pub async fn a_token_without_revision_continues_at_the_latest_state(b: Backend) 
     assert_eq!(list.next.unwrap().revision, Some(Revision(7)));
 }
 
-pub async fn a_list_at_any_revision_ignores_the_limit(b: Backend) {
+pub(crate) async fn a_list_at_any_revision_ignores_the_limit(b: Backend) {
     let s = filled(&b).await;
     let version = VersionMatch::NotOlderThan(MinRevision::Any);
     let list = s
@@ -190,7 +192,7 @@ pub async fn a_list_at_any_revision_ignores_the_limit(b: Backend) {
     assert_eq!((list.entries.len(), list.next, list.remaining), (5, None, None));
 }
 
-pub async fn a_list_carries_the_stores_revision(b: Backend) {
+pub(crate) async fn a_list_carries_the_stores_revision(b: Backend) {
     let s = filled(&b).await;
     create(&b.resource("secrets"), "a/1", "x").await;
     let list = s

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use torana::apimachinery::value::{Str, Value};
 use torana::json;
-use torana::storage::cacher::history::Bounds;
-use torana::storage::cacher::{Cacher, CacherConfig, Initial, Progress, Snapshot};
-use torana::storage::{Budget, Draft, Entry, Revision};
+use torana::testing::storage::Bounds;
+use torana::testing::storage::{Budget, Draft, Entry, Revision};
+use torana::testing::storage::{Cacher, CacherConfig, Initial, Progress, Snapshot};
 
 thread_local! {
     static BYTES: Cell<isize> = const { Cell::new(0) };

@@ -8,8 +8,8 @@ use crate::shared::{history, insist};
 use crate::support::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use torana::storage::etcd::{self, Access, Cluster};
-use torana::storage::{Backend as _, Error, MinRevision, Precondition, Storage};
+use torana::testing::storage::etcd::{self, Access, Cluster};
+use torana::testing::storage::{Backend as _, Error, MinRevision, Precondition, Storage};
 
 /// A call gives up after ten seconds; a busy machine may add to that. Longer than any wait for an event in these
 /// tests.
@@ -174,8 +174,8 @@ fn compaction_during_a_partition_ends_watches_and_reloads() {
         };
         assert_eq!(keys(&now.entries), ["ns/a"]);
         assert_eq!(now.entries[0].revision, last);
-        let early = torana::storage::ListOptions {
-            version: torana::storage::VersionMatch::Exact(start),
+        let early = torana::testing::storage::ListOptions {
+            version: torana::testing::storage::VersionMatch::Exact(start),
             ..everything()
         };
         let early = s.list(early).await.err();
@@ -183,7 +183,7 @@ fn compaction_during_a_partition_ends_watches_and_reloads() {
             matches!(early, Some(Error::Compacted(_))),
             "a list of a compacted revision is refused: {early:?}"
         );
-        let again = s.watch(torana::storage::WatchOptions {
+        let again = s.watch(torana::testing::storage::WatchOptions {
             since: Some(start),
             ..from_now()
         });
@@ -194,9 +194,9 @@ fn compaction_during_a_partition_ends_watches_and_reloads() {
     });
 }
 
-fn everything_of_any_age() -> torana::storage::ListOptions {
-    torana::storage::ListOptions {
-        version: torana::storage::VersionMatch::NotOlderThan(MinRevision::Any),
+fn everything_of_any_age() -> torana::testing::storage::ListOptions {
+    torana::testing::storage::ListOptions {
+        version: torana::testing::storage::VersionMatch::NotOlderThan(MinRevision::Any),
         ..everything()
     }
 }

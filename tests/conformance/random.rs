@@ -7,8 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use torana::storage::embedded::Engine;
-use torana::storage::{Backend as _, Error, MinRevision, Precondition, Revision, Storage, WatchItem, WatchOptions};
+use torana::testing::storage::embedded::Engine;
+use torana::testing::storage::{
+    Backend as _, Error, MinRevision, Precondition, Revision, Storage, WatchItem, WatchOptions,
+};
 
 const COUNTERS: u64 = 3;
 const WRITERS: usize = 6;

@@ -6,13 +6,15 @@ use futures_util::StreamExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use torana::storage::{Backend as _, Error, EventType, MinRevision, Precondition, Revision, Storage, Watch, WatchItem};
+use torana::testing::storage::{
+    Backend as _, Error, EventType, MinRevision, Precondition, Revision, Storage, Watch, WatchItem,
+};
 
 /// Long enough for an election on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Writes one value, retrying failures, because a store may refuse calls during a failover.
-pub async fn insist(s: &Arc<dyn Storage>, key: &str, value: &str) -> Revision {
+pub(crate) async fn insist(s: &Arc<dyn Storage>, key: &str, value: &str) -> Revision {
     let until = Instant::now() + PATIENCE;
     loop {
         let when = match s.get(key, MinRevision::Latest).await {
@@ -32,13 +34,13 @@ pub async fn insist(s: &Arc<dyn Storage>, key: &str, value: &str) -> Revision {
 
 /// Reads a watch until it has delivered `last`, and checks that revisions increase. If the store ends the watch, a
 /// new one resumes after the last event, as clients do.
-pub async fn history(s: Arc<dyn Storage>, from: Revision, last: Revision) -> Vec<(String, Revision, bool)> {
+pub(crate) async fn history(s: Arc<dyn Storage>, from: Revision, last: Revision) -> Vec<(String, Revision, bool)> {
     let mut seen: Vec<(String, Revision, bool)> = Vec::new();
     let mut at = from;
     let until = Instant::now() + PATIENCE;
     'again: loop {
         assert!(Instant::now() < until, "the watch is at {at:?} of {last:?}");
-        let options = torana::storage::WatchOptions {
+        let options = torana::testing::storage::WatchOptions {
             since: Some(at),
             ..from_now()
         };
@@ -184,9 +186,9 @@ fn a_recovered_cluster_is_used_again() {
     });
 }
 
-fn any() -> torana::storage::ListOptions {
-    torana::storage::ListOptions {
-        version: torana::storage::VersionMatch::NotOlderThan(MinRevision::Any),
+fn any() -> torana::testing::storage::ListOptions {
+    torana::testing::storage::ListOptions {
+        version: torana::testing::storage::VersionMatch::NotOlderThan(MinRevision::Any),
         ..everything()
     }
 }
@@ -245,7 +247,7 @@ fn a_late_gateway_reads_many_objects_in_pages() {
         let t = two.resource(config("configmaps"));
         let all = t.list(any()).await.unwrap();
         assert_eq!(all.entries.len(), 2300);
-        let mut options = torana::storage::ListOptions {
+        let mut options = torana::testing::storage::ListOptions {
             limit: 700,
             ..everything()
         };

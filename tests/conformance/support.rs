@@ -5,19 +5,20 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use torana::json;
-use torana::storage::backend::ResourceHooks;
-use torana::storage::cacher::history::Bounds;
-use torana::storage::embedded::{Engine, Options, ResourceConfig};
-use torana::storage::encryption::Encryption;
-use torana::storage::etcd::{self, Access, Cluster};
-use torana::storage::{
+use torana::testing::storage::Bounds;
+use torana::testing::storage::Encryption;
+use torana::testing::storage::ResourceConfig;
+use torana::testing::storage::ResourceHooks;
+use torana::testing::storage::embedded::{Engine, Options};
+use torana::testing::storage::etcd::{self, Access, Cluster};
+use torana::testing::storage::{
     Draft, Entry, Error, EventType, ListOptions, MinRevision, Precondition, Predicate, Revision, Storage, VersionMatch,
     Watch, WatchItem, WatchOptions,
 };
 
 /// The backend and its configuration.
 #[derive(Clone, Copy)]
-pub enum BackendKind {
+pub(crate) enum BackendKind {
     Embedded,
     /// The embedded engine with encryption at rest.
     Encrypted,
@@ -29,8 +30,8 @@ pub enum BackendKind {
 }
 
 /// A backend with an empty store, on which several resources can be opened.
-pub struct Backend {
-    pub engine: Arc<dyn torana::storage::Backend>,
+pub(crate) struct Backend {
+    pub engine: Arc<dyn torana::testing::storage::Backend>,
     encryption: Option<Encryption>,
     _dir: Option<tempfile::TempDir>,
     _etcd: Option<Etcd>,
@@ -46,7 +47,7 @@ resources:
 ";
 
 impl Backend {
-    pub fn embedded() -> Self {
+    pub(crate) fn embedded() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let options = Options {
             ring: ring(),
@@ -61,7 +62,7 @@ impl Backend {
         }
     }
 
-    pub fn encrypted() -> Self {
+    pub(crate) fn encrypted() -> Self {
         let plain = Self::embedded();
         let file = plain._dir.as_ref().unwrap().path().join("encryption.yaml");
         std::fs::write(&file, ENCRYPTION).unwrap();
@@ -71,7 +72,7 @@ impl Backend {
         }
     }
 
-    pub async fn etcd(trust_progress: Option<bool>) -> Self {
+    pub(crate) async fn etcd(trust_progress: Option<bool>) -> Self {
         let etcd = Etcd::start(1);
         let engine = cluster_with(&etcd, trust_progress, ring()).await;
         Self {
@@ -82,7 +83,7 @@ impl Backend {
         }
     }
 
-    pub fn resource(&self, name: &str) -> Arc<dyn Storage> {
+    pub(crate) fn resource(&self, name: &str) -> Arc<dyn Storage> {
         match &self.encryption {
             None => self.engine.resource(config(name)),
             Some(e) => {
@@ -97,7 +98,7 @@ impl Backend {
 }
 
 /// A new gateway's view of a cluster.
-pub async fn cluster(etcd: &Etcd) -> Arc<Cluster> {
+pub(crate) async fn cluster(etcd: &Etcd) -> Arc<Cluster> {
     cluster_with(etcd, None, Bounds::default()).await
 }
 
@@ -116,7 +117,7 @@ async fn cluster_with(etcd: &Etcd, trust_progress: Option<bool>, ring: Bounds) -
 }
 
 /// The number of events that a resource's history holds in a [`Backend`].
-pub const RING: usize = 1000;
+pub(crate) const RING: usize = 1000;
 
 fn ring() -> Bounds {
     Bounds {
@@ -126,14 +127,14 @@ fn ring() -> Bounds {
 }
 
 /// Production options, except that a read of a future revision gives up sooner.
-pub fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         freshness_wait: Duration::from_millis(200),
         ..Options::default()
     }
 }
 
-pub fn config(name: &str) -> ResourceConfig {
+pub(crate) fn config(name: &str) -> ResourceConfig {
     ResourceConfig {
         prefix: format!("/registry/{name}/"),
         fields: None,
@@ -141,7 +142,7 @@ pub fn config(name: &str) -> ResourceConfig {
 }
 
 /// Runs a test body on a current-thread runtime.
-pub fn run<F: Future<Output = ()>>(kind: BackendKind, claim: fn(Backend) -> F) {
+pub(crate) fn run<F: Future<Output = ()>>(kind: BackendKind, claim: fn(Backend) -> F) {
     if matches!(kind, BackendKind::Etcd | BackendKind::EtcdProgress) && !crate::etcd_process::is_there() {
         return;
     }
@@ -156,7 +157,7 @@ pub fn run<F: Future<Output = ()>>(kind: BackendKind, claim: fn(Backend) -> F) {
     });
 }
 
-pub fn block_on<F: Future>(f: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(f: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -165,31 +166,31 @@ pub fn block_on<F: Future>(f: F) -> F::Output {
 }
 
 /// A ConfigMap with one datum and one label, both with this value.
-pub fn draft(value: &str) -> Draft {
+pub(crate) fn draft(value: &str) -> Draft {
     Draft::new(
         &json!({"kind": "ConfigMap", "metadata": {"labels": {"v": value}}, "data": {"v": value}}),
         vec![],
     )
 }
 
-pub fn value(e: &Entry) -> String {
+pub(crate) fn value(e: &Entry) -> String {
     e.decode().str_at(&["data", "v"]).to_owned()
 }
 
-pub async fn create(s: &Arc<dyn Storage>, key: &str, value: &str) -> Arc<Entry> {
+pub(crate) async fn create(s: &Arc<dyn Storage>, key: &str, value: &str) -> Arc<Entry> {
     s.put(key, Precondition::Absent, draft(value), None).await.unwrap()
 }
 
-pub async fn update(s: &Arc<dyn Storage>, old: &Entry, value: &str) -> Arc<Entry> {
+pub(crate) async fn update(s: &Arc<dyn Storage>, old: &Entry, value: &str) -> Arc<Entry> {
     let when = Precondition::Unchanged(old.revision);
     s.put(&old.key, when, draft(value), None).await.unwrap()
 }
 
-pub fn latest() -> VersionMatch {
+pub(crate) fn latest() -> VersionMatch {
     VersionMatch::NotOlderThan(MinRevision::Latest)
 }
 
-pub fn everything() -> ListOptions {
+pub(crate) fn everything() -> ListOptions {
     ListOptions {
         prefix: String::new(),
         single: false,
@@ -200,7 +201,7 @@ pub fn everything() -> ListOptions {
     }
 }
 
-pub fn from_now() -> WatchOptions {
+pub(crate) fn from_now() -> WatchOptions {
     WatchOptions {
         prefix: String::new(),
         single: false,
@@ -212,20 +213,20 @@ pub fn from_now() -> WatchOptions {
     }
 }
 
-pub fn labelled(value: &'static str) -> Predicate {
+pub(crate) fn labelled(value: &'static str) -> Predicate {
     Predicate(Some(Arc::new(move |e: &Entry| e.label("v") == Some(value))))
 }
 
-pub fn keys(entries: &[Arc<Entry>]) -> Vec<&str> {
+pub(crate) fn keys(entries: &[Arc<Entry>]) -> Vec<&str> {
     entries.iter().map(|e| &*e.key).collect()
 }
 
 /// The next item of a watch as text: `ADDED ns/a@3`, `INITIAL ns/a@3`, `BOOKMARK@3`, `END@3`.
-pub async fn next(w: &mut Box<dyn Watch>) -> String {
+pub(crate) async fn next(w: &mut Box<dyn Watch>) -> String {
     describe(w.next().await)
 }
 
-pub fn describe(item: Option<WatchItem>) -> String {
+pub(crate) fn describe(item: Option<WatchItem>) -> String {
     match item {
         None => "ended".into(),
         Some(WatchItem::Failed(why)) => format!("FAILED {why}"),
@@ -256,7 +257,7 @@ pub fn describe(item: Option<WatchItem>) -> String {
     }
 }
 
-pub fn conflict(r: Result<Arc<Entry>, Error>) -> Option<Revision> {
+pub(crate) fn conflict(r: Result<Arc<Entry>, Error>) -> Option<Revision> {
     match r {
         Err(Error::Conflict(there)) => there.map(|e| e.revision),
         other => panic!("not a conflict: {other:?}"),

@@ -2,9 +2,9 @@
 
 use crate::support::*;
 use futures_util::FutureExt;
-use torana::storage::{Error, MinRevision, Revision, WatchItem, WatchOptions};
+use torana::testing::storage::{Error, MinRevision, Revision, WatchItem, WatchOptions};
 
-pub async fn changes_arrive_in_order_with_their_type(b: Backend) {
+pub(crate) async fn changes_arrive_in_order_with_their_type(b: Backend) {
     let s = b.resource("configmaps");
     create(&s, "ns/old", "1").await;
     let mut w = s.watch(from_now()).await.unwrap();
@@ -19,7 +19,7 @@ pub async fn changes_arrive_in_order_with_their_type(b: Backend) {
     assert!(w.try_next().is_none());
 }
 
-pub async fn a_selector_turns_changes_into_additions_and_deletions(b: Backend) {
+pub(crate) async fn a_selector_turns_changes_into_additions_and_deletions(b: Backend) {
     let s = b.resource("configmaps");
     let options = WatchOptions {
         predicate: labelled("in"),
@@ -50,7 +50,7 @@ pub async fn a_selector_turns_changes_into_additions_and_deletions(b: Backend) {
     assert_eq!(next(&mut w).await, "DELETED ns/a@7");
 }
 
-pub async fn the_initial_state_comes_first_and_has_an_end(b: Backend) {
+pub(crate) async fn the_initial_state_comes_first_and_has_an_end(b: Backend) {
     let s = b.resource("configmaps");
     for key in ["b/1", "a/1", "a/2"] {
         create(&s, key, "1").await;
@@ -76,7 +76,7 @@ pub async fn the_initial_state_comes_first_and_has_an_end(b: Backend) {
     }
 }
 
-pub async fn a_watch_resumes_after_a_revision(b: Backend) {
+pub(crate) async fn a_watch_resumes_after_a_revision(b: Backend) {
     let s = b.resource("configmaps");
     // The first read fills the cache; its history begins there.
     s.list(everything()).await.unwrap();
@@ -96,7 +96,7 @@ pub async fn a_watch_resumes_after_a_revision(b: Backend) {
     assert_eq!(next(&mut all).await, "ADDED ns/0@2");
 }
 
-pub async fn a_watch_older_than_history_reports_where_history_begins(b: Backend) {
+pub(crate) async fn a_watch_older_than_history_reports_where_history_begins(b: Backend) {
     let s = b.resource("configmaps");
     let first = create(&s, "ns/first", "1").await;
     let names: Vec<String> = (0..=RING).map(|i| format!("ns/{i}")).collect();
@@ -121,7 +121,7 @@ pub async fn a_watch_older_than_history_reports_where_history_begins(b: Backend)
     );
 }
 
-pub async fn a_watch_from_the_future_is_quiet_until_then(b: Backend) {
+pub(crate) async fn a_watch_from_the_future_is_quiet_until_then(b: Backend) {
     let s = b.resource("configmaps");
     let mut w = s
         .watch(WatchOptions {
@@ -136,7 +136,7 @@ pub async fn a_watch_from_the_future_is_quiet_until_then(b: Backend) {
     assert_eq!(next(&mut w).await, "ADDED ns/2@4");
 }
 
-pub async fn a_watch_is_scoped_to_a_namespace_or_a_key(b: Backend) {
+pub(crate) async fn a_watch_is_scoped_to_a_namespace_or_a_key(b: Backend) {
     let s = b.resource("configmaps");
     let scope = |prefix: &str, single| WatchOptions {
         prefix: prefix.into(),
@@ -165,7 +165,7 @@ pub async fn a_watch_is_scoped_to_a_namespace_or_a_key(b: Backend) {
     assert!(replayed.try_next().is_none());
 }
 
-pub async fn a_stalled_watcher_does_not_delay_writers(b: Backend) {
+pub(crate) async fn a_stalled_watcher_does_not_delay_writers(b: Backend) {
     let s = b.resource("configmaps");
     let mut stalled = s.watch(from_now()).await.unwrap();
     let mut a = create(&s, "ns/a", "0").await;
@@ -181,7 +181,7 @@ pub async fn a_stalled_watcher_does_not_delay_writers(b: Backend) {
     assert!(expected > 100);
 }
 
-pub async fn initial_state_and_live_changes_join_without_gaps(b: Backend) {
+pub(crate) async fn initial_state_and_live_changes_join_without_gaps(b: Backend) {
     let s = b.resource("configmaps");
     let writer = tokio::spawn({
         let s = s.clone();
@@ -233,7 +233,7 @@ pub async fn initial_state_and_live_changes_join_without_gaps(b: Backend) {
     assert!(seen > 1);
 }
 
-pub async fn a_dropped_watch_is_removed(b: Backend) {
+pub(crate) async fn a_dropped_watch_is_removed(b: Backend) {
     let s = b.resource("configmaps");
     create(&s, "ns/a", "1").await;
     // A cache that has not been filled yet has no watchers.

@@ -3,9 +3,9 @@
 use crate::support::*;
 use futures_util::FutureExt;
 use std::sync::Arc;
-use torana::storage::{Error, EventType, MinRevision, Precondition, Revision, WatchItem};
+use torana::testing::storage::{Error, EventType, MinRevision, Precondition, Revision, WatchItem};
 
-pub async fn an_empty_store_is_at_revision_one(b: Backend) {
+pub(crate) async fn an_empty_store_is_at_revision_one(b: Backend) {
     let s = b.resource("configmaps");
     assert_eq!((s.revision(), s.count()), (Revision(1), 0));
     let list = s.list(everything()).await.unwrap();
@@ -16,7 +16,7 @@ pub async fn an_empty_store_is_at_revision_one(b: Backend) {
     assert!(s.get("ns/a", MinRevision::Latest).await.unwrap().is_none());
 }
 
-pub async fn a_created_object_is_read_back(b: Backend) {
+pub(crate) async fn a_created_object_is_read_back(b: Backend) {
     let s = b.resource("configmaps");
     let made = create(&s, "ns/a", "1").await;
     for min in [
@@ -31,7 +31,7 @@ pub async fn a_created_object_is_read_back(b: Backend) {
     assert_eq!((s.count(), s.revision()), (1, Revision(2)));
 }
 
-pub async fn creating_twice_is_a_conflict(b: Backend) {
+pub(crate) async fn creating_twice_is_a_conflict(b: Backend) {
     let s = b.resource("configmaps");
     let made = create(&s, "ns/a", "1").await;
     let again = s.put("ns/a", Precondition::Absent, draft("2"), None).await;
@@ -39,7 +39,7 @@ pub async fn creating_twice_is_a_conflict(b: Backend) {
     assert_eq!(s.revision(), made.revision, "a refused write takes no revision");
 }
 
-pub async fn an_update_needs_the_revision_it_read(b: Backend) {
+pub(crate) async fn an_update_needs_the_revision_it_read(b: Backend) {
     let s = b.resource("configmaps");
     let one = create(&s, "ns/a", "1").await;
     let two = update(&s, &one, "2").await;
@@ -54,7 +54,7 @@ pub async fn an_update_needs_the_revision_it_read(b: Backend) {
     assert_eq!(value(&s.get("ns/a", MinRevision::Latest).await.unwrap().unwrap()), "2");
 }
 
-pub async fn a_deletion_returns_the_last_state_at_its_own_revision(b: Backend) {
+pub(crate) async fn a_deletion_returns_the_last_state_at_its_own_revision(b: Backend) {
     let s = b.resource("configmaps");
     let made = create(&s, "ns/a", "1").await;
     let gone = s.delete("ns/a", made.revision).await.unwrap();
@@ -65,7 +65,7 @@ pub async fn a_deletion_returns_the_last_state_at_its_own_revision(b: Backend) {
     assert_eq!(create(&s, "ns/a", "2").await.revision, Revision(4));
 }
 
-pub async fn revisions_are_shared_by_resources_and_grow_by_one(b: Backend) {
+pub(crate) async fn revisions_are_shared_by_resources_and_grow_by_one(b: Backend) {
     let (s, t) = (b.resource("configmaps"), b.resource("secrets"));
     assert_eq!(create(&s, "ns/a", "1").await.revision, Revision(2));
     assert_eq!(create(&t, "ns/a", "1").await.revision, Revision(3));
@@ -77,7 +77,7 @@ pub async fn revisions_are_shared_by_resources_and_grow_by_one(b: Backend) {
     );
 }
 
-pub async fn one_of_concurrent_updates_wins(b: Backend) {
+pub(crate) async fn one_of_concurrent_updates_wins(b: Backend) {
     let s = b.resource("configmaps");
     let made = create(&s, "ns/a", "0").await;
     let writers: Vec<_> = (0..32)
@@ -101,7 +101,7 @@ pub async fn one_of_concurrent_updates_wins(b: Backend) {
     assert_eq!(s.revision(), Revision(3));
 }
 
-pub async fn a_read_waits_for_a_future_revision(b: Backend) {
+pub(crate) async fn a_read_waits_for_a_future_revision(b: Backend) {
     let s = b.resource("configmaps");
     let reader = tokio::spawn({
         let s = s.clone();
@@ -112,7 +112,7 @@ pub async fn a_read_waits_for_a_future_revision(b: Backend) {
     assert!(reader.await.unwrap().unwrap().is_some());
 }
 
-pub async fn a_read_of_the_far_future_is_too_new(b: Backend) {
+pub(crate) async fn a_read_of_the_far_future_is_too_new(b: Backend) {
     let s = b.resource("configmaps");
     match s.get("ns/a", MinRevision::AtLeast(Revision(99))).await {
         Err(Error::TooNew { requested, current }) => assert_eq!((requested, current), (Revision(99), Revision(1))),
@@ -120,7 +120,7 @@ pub async fn a_read_of_the_far_future_is_too_new(b: Backend) {
     }
 }
 
-pub async fn an_object_with_a_ttl_expires(b: Backend) {
+pub(crate) async fn an_object_with_a_ttl_expires(b: Backend) {
     let s = b.resource("events");
     let mut w = s.watch(from_now()).await.unwrap();
     let kept = create(&s, "ns/kept", "1").await;
@@ -146,7 +146,7 @@ pub async fn an_object_with_a_ttl_expires(b: Backend) {
     assert_eq!(s.count(), 1);
 }
 
-pub async fn an_abandoned_write_is_made_once_or_not_at_all(b: Backend) {
+pub(crate) async fn an_abandoned_write_is_made_once_or_not_at_all(b: Backend) {
     let s = b.resource("configmaps");
     let start = create(&s, "ns/first", "0").await.revision;
     let mut w = s.watch(from_now()).await.unwrap();

@@ -5,6 +5,8 @@ use crate::support::{Gateway, wait_for};
 use crate::{deploy, has, metrics_in};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Dashboards by file name.
 fn dashboards() -> Vec<(String, Value)> {
@@ -63,6 +65,22 @@ fn every_expression_of_a_dashboard_has_a_result() {
         }
     }
     assert!(metrics.len() > 30, "{metrics:?}");
+    for (file, board) in dashboards() {
+        let picture = Command::new(root("scripts/pictures.py"))
+            .arg("dashboard")
+            .arg(deploy("observe/dashboards").join(&file))
+            .args([prometheus.url(), "60".to_owned()])
+            .output()
+            .expect("python3 is installed (make tools)");
+        let drawn = String::from_utf8_lossy(&picture.stdout);
+        assert_shows(&file, &board, &drawn);
+        let lines = drawn.matches("<polyline").count();
+        assert!(
+            lines >= 8,
+            "{file}: {lines} lines{}",
+            String::from_utf8_lossy(&picture.stderr)
+        );
+    }
     let names = prometheus.get("/api/v1/label/__name__/values", "limit=0");
     let names: BTreeSet<&str> = names
         .as_array()
@@ -83,9 +101,29 @@ fn every_expression_of_a_dashboard_has_a_result() {
     });
 }
 
+/// A file of this repository.
+fn root(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn assert_shows(file: &str, board: &Value, picture: &str) {
+    for panel in board["panels"].as_array().expect("panels") {
+        let title = panel["title"].as_str().expect("a title").replace('\'', "&#x27;");
+        assert!(
+            picture.contains(&format!(">{title}<")),
+            "{file}: {title} is not in the picture"
+        );
+    }
+}
+
 #[test]
 fn dashboards_fit_together() {
     let boards = dashboards();
+    for (file, board) in &boards {
+        let picture = root("docs/pictures").join(format!("dashboard-{}", file.replace(".json", ".svg")));
+        let picture = std::fs::read_to_string(picture).expect("scripts/pictures.sh draws it");
+        assert_shows(file, board, &picture);
+    }
     let uids: BTreeSet<&str> = boards.iter().filter_map(|(_, b)| b["uid"].as_str()).collect();
     assert_eq!(uids.len(), boards.len(), "each has a uid of its own: {uids:?}");
     for (file, board) in &boards {

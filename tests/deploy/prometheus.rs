@@ -6,14 +6,14 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-pub struct Prometheus {
+pub(crate) struct Prometheus {
     process: Process,
     address: String,
 }
 
 impl Prometheus {
     /// Starts it with the rules of `deploy/observe`, and waits until it has scraped the gateway three times.
-    pub fn scraping(g: &Gateway, dir: &Path) -> Self {
+    pub(crate) fn scraping(g: &Gateway, dir: &Path) -> Self {
         let target = g.url();
         let target = target.trim_start_matches("https://");
         let pki = g.dir.join("data/pki");
@@ -30,13 +30,23 @@ impl Prometheus {
         );
         let file = dir.join("prometheus.yaml");
         std::fs::write(&file, config).expect("written");
-        let process = Process::spawn(
-            Command::new("prometheus")
-                .arg(format!("--config.file={}", file.display()))
-                .arg(format!("--storage.tsdb.path={}", dir.join("prometheus").display()))
-                .arg("--web.listen-address=127.0.0.1:0"),
-            dir.join("prometheus.log"),
+        let prometheus = Self::listening(
+            &[
+                format!("--config.file={}", file.display()),
+                format!("--storage.tsdb.path={}", dir.join("prometheus").display()),
+                "--web.listen-address=127.0.0.1:0".to_owned(),
+            ],
+            dir,
         );
+        wait_for("Prometheus has scraped the gateway three times", || {
+            !prometheus.result_of("sum_over_time(up[1m]) >= 3").is_empty()
+        });
+        prometheus
+    }
+
+    /// Starts it with these arguments, and waits until it listens.
+    pub(crate) fn listening(args: &[String], dir: &Path) -> Self {
+        let process = Process::spawn(Command::new("prometheus").args(args), dir.join("prometheus.log"));
         let mut address = String::new();
         wait_for("Prometheus listens", || {
             let log = process.log();
@@ -45,18 +55,19 @@ impl Prometheus {
             address = found.unwrap_or_default();
             !address.is_empty()
         });
-        let prometheus = Self { process, address };
-        wait_for("Prometheus has scraped the gateway three times", || {
-            !prometheus.result_of("sum_over_time(up[1m]) >= 3").is_empty()
-        });
-        prometheus
+        Self { process, address }
+    }
+
+    /// Its base URL.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// The `data` of a response of its API.
-    pub fn get(&self, path: &str, parameter: &str) -> Value {
+    pub(crate) fn get(&self, path: &str, parameter: &str) -> Value {
         let out = Command::new("curl")
             .args(["-sS", "--max-time", "10", "--get", "--data-urlencode", parameter])
-            .arg(format!("http://{}{path}", self.address))
+            .arg(self.url() + path)
             .output()
             .expect("curl is installed (make tools)");
         let text = String::from_utf8_lossy(&out.stdout);
@@ -69,7 +80,7 @@ impl Prometheus {
     }
 
     /// The samples that an expression results in.
-    pub fn result_of(&self, expression: &str) -> Vec<Value> {
+    pub(crate) fn result_of(&self, expression: &str) -> Vec<Value> {
         let data = self.get("/api/v1/query", &format!("query={expression}"));
         data["result"].as_array().cloned().unwrap_or_default()
     }

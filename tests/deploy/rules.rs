@@ -32,5 +32,7 @@ fn every_metric_in_the_rules_exists_and_every_alert_has_a_runbook() {
         );
         let link = format!("docs/operations.md#{}\n", line.to_lowercase());
         assert!(rules.contains(&link), "{line} has no runbook_url");
+        let is_tested = read("observe/rules_test.yaml").contains(&format!("alertname: {line}\n"));
+        assert!(is_tested, "rules_test.yaml expects no alert {line}");
     }
 }

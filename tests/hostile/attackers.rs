@@ -20,7 +20,7 @@ use std::fmt;
 
 /// The attacker's position and permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attacker {
+pub(crate) enum Attacker {
     /// Has no credentials.
     Anonymous,
     /// Any service account, without roles.
@@ -46,7 +46,7 @@ pub enum Attacker {
 }
 
 impl Attacker {
-    pub const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Anonymous,
         Self::Account,
         Self::Writer,
@@ -60,7 +60,7 @@ impl Attacker {
         Self::Webhook,
     ];
 
-    pub fn token(self) -> &'static str {
+    pub(crate) fn token(self) -> &'static str {
         match self {
             Self::Anonymous | Self::Local => "",
             Self::Account => "t-account",
@@ -75,7 +75,7 @@ impl Attacker {
 
     /// The bounded form runs one in this many cases, to add no more than about a minute to `make test`. Most past
     /// findings came from attackers with write access, so every second of their cases runs.
-    pub fn bounded_every(self) -> usize {
+    pub(crate) fn bounded_every(self) -> usize {
         match self {
             Self::Local => 1,
             Self::Writer | Self::Account | Self::Node => 2,
@@ -85,7 +85,7 @@ impl Attacker {
 
     /// Whether the attacked gateway is configured with webhooks, which behave as set in
     /// [`crate::stage::Stage::webhook`].
-    pub fn needs_webhooks(self) -> bool {
+    pub(crate) fn needs_webhooks(self) -> bool {
         self == Self::Webhook
     }
 }
@@ -109,17 +109,17 @@ impl fmt::Display for Attacker {
 }
 
 /// One attack.
-pub struct Case {
+pub(crate) struct Case {
     pub name: String,
     pub attack: Box<dyn FnOnce(&mut Scene<'_>) + Send>,
 }
 
 /// Collects cases.
 #[derive(Default)]
-pub struct Cases(pub Vec<Case>);
+pub(crate) struct Cases(pub Vec<Case>);
 
 impl Cases {
-    pub fn add(&mut self, name: impl Into<String>, attack: impl FnOnce(&mut Scene<'_>) + Send + 'static) {
+    pub(crate) fn add(&mut self, name: impl Into<String>, attack: impl FnOnce(&mut Scene<'_>) + Send + 'static) {
         self.0.push(Case {
             name: name.into(),
             attack: Box::new(attack),
@@ -127,18 +127,23 @@ impl Cases {
     }
 
     /// A single request, built when the case runs.
-    pub fn request(&mut self, name: impl Into<String>, request: impl FnOnce() -> Request + Send + 'static) {
+    pub(crate) fn request(&mut self, name: impl Into<String>, request: impl FnOnce() -> Request + Send + 'static) {
         self.add(name, |scene| drop(scene.send(&request())));
     }
 
     /// The same request, `n` times concurrently.
-    pub fn at_once(&mut self, name: impl Into<String>, n: usize, request: impl FnOnce() -> Request + Send + 'static) {
+    pub(crate) fn at_once(
+        &mut self,
+        name: impl Into<String>,
+        n: usize,
+        request: impl FnOnce() -> Request + Send + 'static,
+    ) {
         self.add(name, move |scene| drop(scene.send_all(&vec![request(); n])));
     }
 }
 
 /// All cases of an attacker.
-pub fn cases(attacker: Attacker, scale: &Scale) -> Vec<Case> {
+pub(crate) fn cases(attacker: Attacker, scale: &Scale) -> Vec<Case> {
     let mut cases = Cases::default();
     match attacker {
         Attacker::Anonymous => {

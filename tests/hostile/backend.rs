@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-pub type Tls = rustls::StreamOwned<rustls::ServerConnection, TcpStream>;
+pub(crate) type Tls = rustls::StreamOwned<rustls::ServerConnection, TcpStream>;
 
 /// Handles a request: receives its path and the connection to answer on. The connection is closed when this returns.
-pub type Behaviour = Arc<dyn Fn(&str, &mut Tls) + Send + Sync>;
+pub(crate) type Behaviour = Arc<dyn Fn(&str, &mut Tls) + Send + Sync>;
 
 struct Shared {
     over: AtomicBool,
@@ -18,7 +18,7 @@ struct Shared {
 }
 
 /// A server that runs until dropped; all its connections end then.
-pub struct Backend {
+pub(crate) struct Backend {
     pub port: u16,
     certificate: String,
     shared: Arc<Shared>,
@@ -27,12 +27,12 @@ pub struct Backend {
 
 impl Backend {
     /// Starts a server for HTTP/1.1.
-    pub fn start(behaviour: Behaviour) -> Self {
+    pub(crate) fn start(behaviour: Behaviour) -> Self {
         Self::serve(b"http/1.1", behaviour)
     }
 
     /// Starts a server for HTTP/2: the behaviour gets an empty path and a connection from which nothing has been read.
-    pub fn start_http2(behaviour: Behaviour) -> Self {
+    pub(crate) fn start_http2(behaviour: Behaviour) -> Self {
         Self::serve(b"h2", behaviour)
     }
 
@@ -78,12 +78,12 @@ impl Backend {
     }
 
     /// The server's certificate, in PEM.
-    pub fn certificate(&self) -> &str {
+    pub(crate) fn certificate(&self) -> &str {
         &self.certificate
     }
 
     /// Changes the behaviour for later requests.
-    pub fn becomes(&self, behaviour: Behaviour) {
+    pub(crate) fn becomes(&self, behaviour: Behaviour) {
         *self.shared.behaviour.lock().expect("no holder panics") = behaviour;
     }
 }
@@ -129,7 +129,7 @@ fn one(shared: &Shared, config: Arc<rustls::ServerConfig>, mut tcp: TcpStream, p
 }
 
 /// A complete JSON response.
-pub fn json(body: &str) -> Vec<u8> {
+pub(crate) fn json(body: &str) -> Vec<u8> {
     format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
@@ -138,7 +138,7 @@ pub fn json(body: &str) -> Vec<u8> {
 }
 
 /// A webhook that authenticates nobody and allows nothing.
-pub fn refuse() -> Behaviour {
+pub(crate) fn refuse() -> Behaviour {
     Arc::new(|_, io| {
         let body =
             r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":false}}"#;
@@ -147,7 +147,7 @@ pub fn refuse() -> Behaviour {
 }
 
 /// Answers discovery correctly for one resource, and everything else with `otherwise`.
-pub fn with_discovery(group: &str, otherwise: impl Fn(&str, &mut Tls) + Send + Sync + 'static) -> Behaviour {
+pub(crate) fn with_discovery(group: &str, otherwise: impl Fn(&str, &mut Tls) + Send + Sync + 'static) -> Behaviour {
     let path = format!("/apis/{group}/v1");
     let list = format!(
         r#"{{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"{group}/v1","resources":[{{"name":"things","kind":"Thing","namespaced":true,"verbs":["get","list","watch"]}}]}}"#

@@ -10,8 +10,11 @@ use crate::wire::Request;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+/// Watch caches keep large events for 75 s, and trim idle resources periodically.
+const RETURNED_WITHIN: Duration = Duration::from_secs(100);
+
 /// The report and the failures.
-pub struct Report {
+pub(crate) struct Report {
     pub text: String,
     pub failures: Vec<String>,
 }
@@ -47,7 +50,7 @@ struct Campaign<'a> {
     attacker: Attacker,
 }
 
-pub fn run(scale: &Scale, filter: &str) -> Report {
+pub(crate) fn run(scale: &Scale, filter: &str) -> Report {
     let began = Instant::now();
     let mut rows: Vec<Row> = Vec::new();
     let mut campaign: Option<Campaign<'_>> = None;
@@ -167,9 +170,10 @@ impl<'a> Campaign<'a> {
             problems.push(format!("answered after {slowest:?}"));
         }
         if problems.is_empty() {
-            for path in leftovers {
+            for path in &leftovers {
                 self.stage.admin(&Request::delete(path));
             }
+            self.definitions_are_gone(&leftovers);
         }
         Row {
             attacker: self.attacker,
@@ -184,10 +188,23 @@ impl<'a> Campaign<'a> {
         }
     }
 
+    /// Waits until deleted definitions are gone with their instances: the next case may define the same resource, and is not
+    /// to be judged by what the gateway does about this one.
+    fn definitions_are_gone(&self, deleted: &[String]) {
+        let definitions = deleted
+            .iter()
+            .filter(|path| path.contains("/customresourcedefinitions/"));
+        let until = Instant::now() + RETURNED_WITHIN;
+        for path in definitions {
+            while self.stage.admin(&Request::get(path)).code != 404 {
+                assert!(Instant::now() < until, "{path} does not go");
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+        }
+    }
+
     /// Checks that memory, threads, files and requests in flight have returned to their initial values.
     fn afterwards(&self, attacker: Attacker) -> Row {
-        /// Watch caches keep large events for 75 s, and trim idle resources periodically.
-        const RETURNED_WITHIN: Duration = Duration::from_secs(100);
         let began = Instant::now();
         let until = began + RETURNED_WITHIN;
         let mut problems;

@@ -4,27 +4,27 @@ use crate::wire::{Deadline, Tls};
 use std::io::{self, Read, Write};
 use std::time::Instant;
 
-pub const DATA: u8 = 0;
-pub const HEADERS: u8 = 1;
-pub const PRIORITY: u8 = 2;
-pub const RST_STREAM: u8 = 3;
-pub const SETTINGS: u8 = 4;
-pub const PUSH_PROMISE: u8 = 5;
-pub const PING: u8 = 6;
-pub const GOAWAY: u8 = 7;
-pub const WINDOW_UPDATE: u8 = 8;
-pub const CONTINUATION: u8 = 9;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY: u8 = 2;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PUSH_PROMISE: u8 = 5;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
 
-pub const END_STREAM: u8 = 1;
-pub const END_HEADERS: u8 = 4;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 
 /// The client's end of a connection.
-pub struct Connection {
+pub(crate) struct Connection {
     pub io: Tls,
 }
 
 /// Encodes one frame.
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a frame is small");
     let mut out = Vec::with_capacity(9 + payload.len());
     out.extend_from_slice(&length.to_be_bytes()[1..]);
@@ -51,7 +51,7 @@ fn length(n: usize, out: &mut Vec<u8>) {
 }
 
 /// Encodes a literal header field without Huffman coding; adds it to the peer's dynamic table if `indexed`.
-pub fn field(name: &str, value: &str, indexed: bool, out: &mut Vec<u8>) {
+pub(crate) fn field(name: &str, value: &str, indexed: bool, out: &mut Vec<u8>) {
     out.push(if indexed { 0x40 } else { 0 });
     length(name.len(), out);
     out.extend_from_slice(name.as_bytes());
@@ -60,7 +60,7 @@ pub fn field(name: &str, value: &str, indexed: bool, out: &mut Vec<u8>) {
 }
 
 /// The header block of a request.
-pub fn block(method: &str, path: &str, token: &str, more: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn block(method: &str, path: &str, token: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     field(":method", method, false, &mut out);
     field(":scheme", "https", false, &mut out);
@@ -76,7 +76,7 @@ pub fn block(method: &str, path: &str, token: &str, more: &[(&str, &str)]) -> Ve
 }
 
 impl Connection {
-    pub fn open(mut io: Tls) -> io::Result<Self> {
+    pub(crate) fn open(mut io: Tls) -> io::Result<Self> {
         io.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")?;
         io.write_all(&frame(SETTINGS, 0, 0, &[]))?;
         io.flush()?;
@@ -84,12 +84,12 @@ impl Connection {
     }
 
     /// Sends bytes. Returns false if the peer has closed the connection.
-    pub fn send(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         self.io.write_all(bytes).and_then(|()| self.io.flush()).is_ok()
     }
 
     /// Reads the next frame: its type, flags, stream and payload.
-    pub fn read(&mut self, until: Instant) -> io::Result<(u8, u8, u32, Vec<u8>)> {
+    pub(crate) fn read(&mut self, until: Instant) -> io::Result<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.io.expire_at(until)?;
         self.io.read_exact(&mut head)?;
@@ -101,7 +101,7 @@ impl Connection {
     }
 
     /// Reads until the stream or the connection has ended. Returns whether that happened in time.
-    pub fn until_end_of(&mut self, stream: u32, until: Instant) -> bool {
+    pub(crate) fn until_end_of(&mut self, stream: u32, until: Instant) -> bool {
         loop {
             match self.read(until) {
                 Ok((SETTINGS, 0, ..)) => drop(self.send(&frame(SETTINGS, 1, 0, &[]))),

@@ -20,7 +20,7 @@ const GIVEN_UP: Duration = Duration::from_secs(10);
 
 /// Measurements since the last reset.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// Longest time without an answer.
     pub gap: Duration,
     /// Longest scheduling delay of the control.
@@ -32,7 +32,7 @@ pub struct Seen {
 
 impl Seen {
     /// The gap minus the machine's own delay.
-    pub fn own_gap(&self) -> Duration {
+    pub(crate) fn own_gap(&self) -> Duration {
         self.gap.saturating_sub(self.noise)
     }
 }
@@ -46,14 +46,14 @@ struct Shared {
     killed: AtomicBool,
 }
 
-pub struct Prober {
+pub(crate) struct Prober {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Prober {
     /// Requests `path` with `token`, expecting a 200.
-    pub fn start(target: Target, token: &str, path: &str, pid: u32, guard: u64) -> Self {
+    pub(crate) fn start(target: Target, token: &str, path: &str, pid: u32, guard: u64) -> Self {
         let shared = Arc::new(Shared::default());
         let questions = [
             (Request::get("/livez"), String::new()),
@@ -68,12 +68,12 @@ impl Prober {
     }
 
     /// Clears the measurements.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         *self.lock() = Seen::default();
     }
 
     /// Waits for `rounds` complete rounds that begin from now on. Returns whether they finished in time.
-    pub fn rounds(&self, rounds: u64, at_most: Duration) -> bool {
+    pub(crate) fn rounds(&self, rounds: u64, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
         let mut seen = self.lock();
         // The current round began earlier and does not count.
@@ -92,12 +92,12 @@ impl Prober {
         true
     }
 
-    pub fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> Seen {
         *self.lock()
     }
 
     /// Whether the gateway was killed because it used too much memory.
-    pub fn killed(&self) -> bool {
+    pub(crate) fn killed(&self) -> bool {
         self.shared.killed.load(Ordering::Relaxed)
     }
 

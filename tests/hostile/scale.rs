@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Sizes and limits of a run.
 #[derive(Clone, Debug)]
-pub struct Scale {
+pub(crate) struct Scale {
     pub full: bool,
     /// Longest time without an answer to the prober, beyond that of an idle gateway.
     pub gap: Duration,
@@ -27,7 +27,7 @@ const MIB: u64 = 1 << 20;
 impl Scale {
     /// The full form if `TORANA_BIN` names a binary (a release build), otherwise the bounded one. With
     /// `TORANA_HOSTILE_FORM=bounded`, that binary is treated as a debug build.
-    pub fn of_environment() -> Self {
+    pub(crate) fn of_environment() -> Self {
         let bounded = std::env::var("TORANA_HOSTILE_FORM").is_ok_and(|scale| scale == "bounded");
         if binary().is_some() && !bounded {
             return Self {
@@ -53,17 +53,17 @@ impl Scale {
     }
 
     /// A count or size: `full` in the full form, a sixteenth of it in the bounded one.
-    pub fn size(&self, full: usize) -> usize {
+    pub(crate) fn size(&self, full: usize) -> usize {
         self.reduced(full, 16)
     }
 
     /// A count or size: `full` in the full form, a fraction of it in the bounded one.
-    pub fn reduced(&self, full: usize, by: usize) -> usize {
+    pub(crate) fn reduced(&self, full: usize, by: usize) -> usize {
         if self.full { full } else { (full / by).max(1) }
     }
 }
 
 /// The gateway binary to attack, if it is not the one that cargo built for this test.
-pub fn binary() -> Option<PathBuf> {
+pub(crate) fn binary() -> Option<PathBuf> {
     std::env::var_os("TORANA_BIN").map(PathBuf::from)
 }

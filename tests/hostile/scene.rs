@@ -11,9 +11,9 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// The source address of attackers. The prober uses 127.0.0.1.
-pub const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
+pub(crate) const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 
-pub struct Scene<'a> {
+pub(crate) struct Scene<'a> {
     pub scale: &'a Scale,
     pub stage: &'a Stage,
     pub prober: &'a Prober,
@@ -30,17 +30,17 @@ pub struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    pub fn token(&self) -> &'static str {
+    pub(crate) fn token(&self) -> &'static str {
         self.attacker.token()
     }
 
     /// Sends one request over a new connection. A missing response is recorded as a problem.
-    pub fn send(&mut self, request: &Request) -> Option<Answer> {
+    pub(crate) fn send(&mut self, request: &Request) -> Option<Answer> {
         self.send_all(std::slice::from_ref(request)).pop().flatten()
     }
 
     /// Sends all requests concurrently, each over a new connection.
-    pub fn send_all(&mut self, requests: &[Request]) -> Vec<Option<Answer>> {
+    pub(crate) fn send_all(&mut self, requests: &[Request]) -> Vec<Option<Answer>> {
         let bodies: u64 = requests.iter().map(|r| r.body.len() as u64).sum();
         self.in_flight = self.in_flight.max(bodies);
         let mut open = Vec::new();
@@ -66,7 +66,7 @@ impl Scene<'_> {
     }
 
     /// Sends the requests one after the other over one connection, until it closes.
-    pub fn send_in_sequence(&mut self, requests: &[Request]) -> Vec<Answer> {
+    pub(crate) fn send_in_sequence(&mut self, requests: &[Request]) -> Vec<Answer> {
         let mut answers = Vec::new();
         let Some(mut io) = self.connect() else { return answers };
         for request in requests {
@@ -87,7 +87,7 @@ impl Scene<'_> {
     }
 
     /// Reads and records the response to what was sent over `io`.
-    pub fn answered(&mut self, io: &mut Tls, sent: Instant) -> Option<Answer> {
+    pub(crate) fn answered(&mut self, io: &mut Tls, sent: Instant) -> Option<Answer> {
         match wire::answer(io, self.scale.answer) {
             Ok(answer) => {
                 self.slowest = self.slowest.max(sent.elapsed());
@@ -130,24 +130,24 @@ impl Scene<'_> {
     }
 
     /// Registers an object for deletion by an administrator afterwards.
-    pub fn delete_afterwards(&mut self, path: impl Into<String>) {
+    pub(crate) fn delete_afterwards(&mut self, path: impl Into<String>) {
         self.leftovers.push(path.into());
     }
 
     /// A TLS connection for HTTP/1.1.
-    pub fn connect(&mut self) -> Option<Tls> {
+    pub(crate) fn connect(&mut self) -> Option<Tls> {
         let made = self.stage.target.tls(FROM);
         self.or_problem(made)
     }
 
     /// A TCP connection on which nothing has been sent.
-    pub fn tcp(&mut self) -> Option<TcpStream> {
+    pub(crate) fn tcp(&mut self) -> Option<TcpStream> {
         let made = self.stage.target.tcp(FROM);
         self.or_problem(made)
     }
 
     /// An HTTP/2 connection on which preface and settings have been sent.
-    pub fn http2(&mut self) -> Option<frames::Connection> {
+    pub(crate) fn http2(&mut self) -> Option<frames::Connection> {
         let made = self.stage.target.tls_http2(FROM).and_then(frames::Connection::open);
         self.or_problem(made)
     }
@@ -158,7 +158,7 @@ impl Scene<'_> {
 
     /// Sends raw bytes over TLS. The content of the response does not matter, only that one arrives or the connection
     /// ends.
-    pub fn send_raw(&mut self, bytes: &[u8]) -> Option<Answer> {
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> Option<Answer> {
         let mut io = self.connect()?;
         let _ = io::Write::write_all(&mut io, bytes);
         let _ = io::Write::flush(&mut io);
@@ -166,7 +166,7 @@ impl Scene<'_> {
     }
 
     /// Keeps the case's resources for a few more probes.
-    pub fn hold(&mut self) {
+    pub(crate) fn hold(&mut self) {
         if !self
             .prober
             .rounds(if self.scale.full { 8 } else { 2 }, self.scale.answer)
@@ -176,7 +176,7 @@ impl Scene<'_> {
     }
 
     /// Polls until `there` holds; records a problem if it does not in time.
-    pub fn until(&mut self, what: &str, mut there: impl FnMut(&mut Self) -> bool) {
+    pub(crate) fn until(&mut self, what: &str, mut there: impl FnMut(&mut Self) -> bool) {
         let end = Instant::now() + self.scale.answer;
         while !there(self) {
             if Instant::now() > end {
@@ -187,7 +187,7 @@ impl Scene<'_> {
         }
     }
 
-    pub fn expect(&mut self, claim: bool, what: impl FnOnce() -> String) {
+    pub(crate) fn expect(&mut self, claim: bool, what: impl FnOnce() -> String) {
         if !claim {
             self.problems.push(what());
         }

@@ -8,10 +8,10 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
-pub const ADMIN: &str = "t-admin";
-pub const PROBER: &str = "t-prober";
+pub(crate) const ADMIN: &str = "t-admin";
+pub(crate) const PROBER: &str = "t-prober";
 /// The small object that the prober requests.
-pub const PROBED: &str = "/api/v1/namespaces/calm/configmaps/small";
+pub(crate) const PROBED: &str = "/api/v1/namespaces/calm/configmaps/small";
 
 const TOKENS: &str = "t-admin,root,u1,system:masters\n\
     t-prober,prober,u2\n\
@@ -119,7 +119,7 @@ fn objects() -> Vec<(&'static str, String)> {
     ]
 }
 
-pub struct Stage {
+pub(crate) struct Stage {
     pub gateway: Gateway,
     pub target: Target,
     pub pid: u32,
@@ -131,7 +131,7 @@ pub struct Stage {
 
 impl Stage {
     /// A new gateway, optionally with webhooks for authentication, authorization and audit.
-    pub fn start(webhooks: bool) -> Self {
+    pub(crate) fn start(webhooks: bool) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let tokens = dir.path().join("tokens.csv");
         std::fs::write(&tokens, TOKENS).expect("written");
@@ -163,7 +163,7 @@ impl Stage {
     }
 
     /// Sends a request as an administrator.
-    pub fn admin(&self, request: &Request) -> wire::Answer {
+    pub(crate) fn admin(&self, request: &Request) -> wire::Answer {
         let asked = self.target.tls(Ipv4Addr::LOCALHOST).and_then(|mut io| {
             wire::send(&mut io, request, ADMIN)?;
             wire::answer(&mut io, Duration::from_secs(60))
@@ -171,7 +171,7 @@ impl Stage {
         asked.unwrap_or_else(|e| panic!("{} {}: {e}", request.method, request.path))
     }
 
-    pub fn metrics(&self) -> String {
+    pub(crate) fn metrics(&self) -> String {
         // Uses curl, because `Answer` keeps only the beginning of a long body.
         self.gateway.curl(&["/metrics"]).unwrap_or_default()
     }

@@ -7,18 +7,18 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub type Tls = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
+pub(crate) type Tls = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
 
 /// The gateway's address, and how to verify it.
 #[derive(Clone)]
-pub struct Target {
+pub(crate) struct Target {
     pub address: SocketAddr,
     http1: Arc<rustls::ClientConfig>,
     http2: Arc<rustls::ClientConfig>,
 }
 
 impl Target {
-    pub fn new(port: u16, ca: &[u8]) -> Self {
+    pub(crate) fn new(port: u16, ca: &[u8]) -> Self {
         let mut roots = rustls::RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(ca) {
             roots.add(certificate.expect("a certificate")).expect("a CA");
@@ -42,7 +42,7 @@ impl Target {
     }
 
     /// Opens a TCP connection from a loopback address, so that attackers and the prober have different addresses.
-    pub fn tcp(&self, from: Ipv4Addr) -> io::Result<TcpStream> {
+    pub(crate) fn tcp(&self, from: Ipv4Addr) -> io::Result<TcpStream> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
         socket.bind(&SocketAddr::from((from, 0)).into())?;
         socket.connect_timeout(&self.address.into(), Duration::from_secs(5))?;
@@ -53,11 +53,11 @@ impl Target {
         Ok(tcp)
     }
 
-    pub fn tls(&self, from: Ipv4Addr) -> io::Result<Tls> {
+    pub(crate) fn tls(&self, from: Ipv4Addr) -> io::Result<Tls> {
         over(self.tcp(from)?, &self.http1)
     }
 
-    pub fn tls_http2(&self, from: Ipv4Addr) -> io::Result<Tls> {
+    pub(crate) fn tls_http2(&self, from: Ipv4Addr) -> io::Result<Tls> {
         over(self.tcp(from)?, &self.http2)
     }
 }
@@ -73,7 +73,7 @@ fn over(mut tcp: TcpStream, config: &Arc<rustls::ClientConfig>) -> io::Result<Tl
 
 /// A request. The declared body length may differ from the real one.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
+pub(crate) struct Request {
     pub method: String,
     pub path: String,
     pub headers: Vec<(String, String)>,
@@ -81,7 +81,7 @@ pub struct Request {
 }
 
 impl Request {
-    pub fn new(method: &str, path: impl Into<String>) -> Self {
+    pub(crate) fn new(method: &str, path: impl Into<String>) -> Self {
         Self {
             method: method.to_owned(),
             path: path.into(),
@@ -89,25 +89,25 @@ impl Request {
         }
     }
 
-    pub fn get(path: impl Into<String>) -> Self {
+    pub(crate) fn get(path: impl Into<String>) -> Self {
         Self::new("GET", path)
     }
 
-    pub fn delete(path: impl Into<String>) -> Self {
+    pub(crate) fn delete(path: impl Into<String>) -> Self {
         Self::new("DELETE", path)
     }
 
     /// A POST of a JSON document.
-    pub fn post(path: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn post(path: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self::new("POST", path).body("application/json", body)
     }
 
-    pub fn put(path: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn put(path: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self::new("PUT", path).body("application/json", body)
     }
 
     /// A PATCH; `kind` is the part of the media type before `-patch`.
-    pub fn patch(kind: &str, path: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn patch(kind: &str, path: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         let suffix = match kind {
             "apply" => "+yaml",
             _ => "+json",
@@ -115,18 +115,18 @@ impl Request {
         Self::new("PATCH", path).body(&format!("application/{kind}-patch{suffix}"), body)
     }
 
-    pub fn body(mut self, media_type: &str, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn body(mut self, media_type: &str, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self.header("Content-Type", media_type)
     }
 
-    pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
     /// The encoded head; `token` is a bearer token, empty for none.
-    pub fn head(&self, token: &str) -> Vec<u8> {
+    pub(crate) fn head(&self, token: &str) -> Vec<u8> {
         let mut text = format!("{} {} HTTP/1.1\r\nHost: localhost\r\n", self.method, self.path);
         if !token.is_empty() {
             text += &format!("Authorization: Bearer {token}\r\n");
@@ -147,7 +147,7 @@ impl Request {
 
 /// A response. Only the beginning of the body is kept.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub code: u16,
     pub headers: Vec<(String, String)>,
     pub start: Vec<u8>,
@@ -158,17 +158,17 @@ pub struct Answer {
 const KEPT: usize = 64 << 10;
 
 impl Answer {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find_map(|(n, v)| (n == name).then_some(v.as_str()))
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.start).into_owned()
     }
 }
 
 /// A reader with a deadline, after which reads fail with `TimedOut`.
-pub struct Reader<'a, S> {
+pub(crate) struct Reader<'a, S> {
     io: &'a mut S,
     until: Instant,
     buffer: Vec<u8>,
@@ -176,7 +176,7 @@ pub struct Reader<'a, S> {
 }
 
 /// A stream whose reads can be given a deadline.
-pub trait Deadline: Read {
+pub(crate) trait Deadline: Read {
     fn expire_at(&mut self, until: Instant) -> io::Result<()>;
 }
 
@@ -198,7 +198,7 @@ impl Deadline for TcpStream {
 }
 
 impl<'a, S: Deadline> Reader<'a, S> {
-    pub fn new(io: &'a mut S, until: Instant) -> Self {
+    pub(crate) fn new(io: &'a mut S, until: Instant) -> Self {
         Self {
             io,
             until,
@@ -257,7 +257,7 @@ impl<'a, S: Deadline> Reader<'a, S> {
     }
 
     /// Reads the next response that is not informational.
-    pub fn answer(&mut self) -> io::Result<Answer> {
+    pub(crate) fn answer(&mut self) -> io::Result<Answer> {
         loop {
             let first = self.line()?;
             let mut answer = Answer::default();
@@ -293,12 +293,12 @@ impl<'a, S: Deadline> Reader<'a, S> {
 }
 
 /// Reads one response from a connection.
-pub fn answer<S: Deadline>(io: &mut S, at_most: Duration) -> io::Result<Answer> {
+pub(crate) fn answer<S: Deadline>(io: &mut S, at_most: Duration) -> io::Result<Answer> {
     Reader::new(io, Instant::now() + at_most).answer()
 }
 
 /// Sends head and body.
-pub fn send(io: &mut impl Write, request: &Request, token: &str) -> io::Result<()> {
+pub(crate) fn send(io: &mut impl Write, request: &Request, token: &str) -> io::Result<()> {
     io.write_all(&request.head(token))?;
     io.write_all(&request.body)?;
     io.flush()

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use std::path::Path;
 use torana::apimachinery::codec::json;
 
-pub const TOKENS: &str = "t-dev,dev,u1,\"team,extra\"\nt-reader,reader,u2\nt-nobody,nobody,u3\n\
+pub(crate) const TOKENS: &str = "t-dev,dev,u1,\"team,extra\"\nt-reader,reader,u2\nt-nobody,nobody,u3\n\
     t-boss,boss,u4\nt-front,only-front,u5\nt-back,only-back,u6\n";
 
 const COMMON: &str = "
@@ -82,7 +82,7 @@ struct Two {
     _dirs: [tempfile::TempDir; 2],
 }
 
-pub fn write(dir: &Path, name: &str, text: &str) -> String {
+pub(crate) fn write(dir: &Path, name: &str, text: &str) -> String {
     let path = dir.join(name);
     std::fs::write(&path, text).expect("it can be written");
     path.display().to_string()
@@ -180,7 +180,7 @@ impl Two {
     }
 }
 
-pub fn bearer(token: &str) -> String {
+pub(crate) fn bearer(token: &str) -> String {
     format!("Bearer {token}")
 }
 
@@ -253,7 +253,13 @@ fn the_same_either_way(front: &mut Caller, back: &mut Caller) {
     );
 }
 
-pub fn asked(caller: &mut Caller, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
+pub(crate) fn asked(
+    caller: &mut Caller,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, String) {
     outcome(&caller.send(method, path, headers, body))
 }
 

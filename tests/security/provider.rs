@@ -12,38 +12,38 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 use torana::apimachinery::Value;
 use torana::apimachinery::codec::json;
-use torana::authn::jwt::Signer;
 use torana::json;
+use torana::testing::authn::Signer;
 
-pub fn rsa() -> Signer {
+pub(crate) fn rsa() -> Signer {
     let pair = RsaKeyPair::generate(KeySize::Rsa2048).expect("a key");
     let der = AsDer::<Pkcs8V1Der<'_>>::as_der(&pair).expect("it can be written");
     Signer::from_der(der.as_ref()).expect("a key")
 }
 
-pub fn p256() -> Signer {
+pub(crate) fn p256() -> Signer {
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key");
     Signer::from_der(pair.to_pkcs8v1().expect("it can be written").as_ref()).expect("a key")
 }
 
-pub fn p384() -> Signer {
+pub(crate) fn p384() -> Signer {
     let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).expect("a key");
     Signer::from_der(pair.to_pkcs8v1().expect("it can be written").as_ref()).expect("a key")
 }
 
-pub fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later");
     i64::try_from(since.as_secs()).expect("it is not that late")
 }
 
 /// An HTTPS server on 127.0.0.1 as `localhost` that answers each `(target, body)`. Its threads end with the process.
-pub struct Https {
+pub(crate) struct Https {
     pub url: String,
     pub ca: String,
 }
 
 impl Https {
-    pub fn start(answer: impl Fn(&str, &[u8]) -> String + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(answer: impl Fn(&str, &[u8]) -> String + Send + Sync + 'static) -> Self {
         let ca = Ca::new("a provider's CA");
         let identity = ca.server(&["localhost", "127.0.0.1"]);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -86,14 +86,14 @@ impl Https {
 }
 
 /// An OpenID Connect provider whose keys the test can change.
-pub struct Provider {
+pub(crate) struct Provider {
     pub url: String,
     pub ca: String,
     keys: Arc<Mutex<Vec<String>>>,
 }
 
 impl Provider {
-    pub fn start(signers: &[&Signer]) -> Self {
+    pub(crate) fn start(signers: &[&Signer]) -> Self {
         let (keys, url) = (
             Arc::<Mutex<Vec<String>>>::default(),
             Arc::new(Mutex::new(String::new())),
@@ -124,31 +124,31 @@ impl Provider {
     }
 
     /// Publishes these keys from now on.
-    pub fn publish(&self, signers: &[&Signer]) {
+    pub(crate) fn publish(&self, signers: &[&Signer]) {
         let keys = signers.iter().map(|s| s.public().to_jwk()).collect();
         *self.keys.lock().expect("no code panics while holding this lock") = keys;
     }
 
     /// Valid claims, unique per call.
-    pub fn claims(&self) -> Value {
+    pub(crate) fn claims(&self) -> Value {
         json!({"iss": (self.url.as_str()), "sub": "jane", "aud": ["torana", "x"], "exp": (now() + 600),
             "iat": (now()), "groups": ["dev", "ops"], "jti": (uuid::Uuid::new_v4().to_string())})
     }
 
     /// A valid token.
-    pub fn token(&self, signer: &Signer) -> String {
+    pub(crate) fn token(&self, signer: &Signer) -> String {
         signer.sign(&self.claims()).expect("it signs")
     }
 }
 
 /// A webhook that accepts one token and records the reviews it receives.
-pub struct Webhook {
+pub(crate) struct Webhook {
     https: Https,
     pub asked: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Webhook {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let asked = Arc::<Mutex<Vec<Value>>>::default();
         let https = Https::start({
             let asked = asked.clone();
@@ -172,12 +172,12 @@ impl Webhook {
     }
 
     /// How many reviews of a token were received.
-    pub fn asked_about(&self, token: &str) -> usize {
+    pub(crate) fn asked_about(&self, token: &str) -> usize {
         let asked = self.asked.lock().expect("no code panics while holding this lock");
         asked.iter().filter(|r| r.str_at(&["spec", "token"]) == token).count()
     }
 
-    pub fn kubeconfig(&self) -> String {
+    pub(crate) fn kubeconfig(&self) -> String {
         use base64::Engine;
         let ca = base64::engine::general_purpose::STANDARD.encode(&self.https.ca);
         let url = &self.https.url;

@@ -12,19 +12,19 @@ use torana::apimachinery::Value;
 use torana::apimachinery::codec::json;
 
 /// A certificate authority.
-pub struct Ca {
+pub(crate) struct Ca {
     issuer: Issuer<'static, KeyPair>,
     pub pem: String,
 }
 
 /// A certificate and its key.
-pub struct Identity {
+pub(crate) struct Identity {
     pub cert: String,
     pub key: String,
 }
 
 impl Ca {
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -37,7 +37,7 @@ impl Ca {
     }
 
     /// A CA that a gateway generated.
-    pub fn of(pki: &Path, name: &str) -> Self {
+    pub(crate) fn of(pki: &Path, name: &str) -> Self {
         let read = |end: &str| std::fs::read_to_string(pki.join(format!("{name}.{end}"))).expect("it was generated");
         let pem = read("crt");
         let key = KeyPair::from_pem(&read("key")).expect("a key");
@@ -55,7 +55,7 @@ impl Ca {
         }
     }
 
-    pub fn client(&self, name: &str, groups: &[&str]) -> Identity {
+    pub(crate) fn client(&self, name: &str, groups: &[&str]) -> Identity {
         let mut params = CertificateParams::default();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         params.distinguished_name.push(DnType::CommonName, name);
@@ -65,7 +65,7 @@ impl Ca {
         self.sign(&params)
     }
 
-    pub fn server(&self, names: &[&str]) -> Identity {
+    pub(crate) fn server(&self, names: &[&str]) -> Identity {
         let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -74,11 +74,11 @@ impl Ca {
 }
 
 impl Identity {
-    pub fn chain(&self) -> Vec<CertificateDer<'static>> {
+    pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
         vec![CertificateDer::from_pem_slice(self.cert.as_bytes()).expect("a certificate")]
     }
 
-    pub fn private_key(&self) -> PrivateKeyDer<'static> {
+    pub(crate) fn private_key(&self) -> PrivateKeyDer<'static> {
         PrivateKeyDer::from_pem_slice(self.key.as_bytes()).expect("a key")
     }
 }
@@ -86,7 +86,7 @@ impl Identity {
 type Tls = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
 
 /// A client that keeps its connection between requests.
-pub struct Caller {
+pub(crate) struct Caller {
     address: String,
     config: Arc<rustls::ClientConfig>,
     open: Option<Tls>,
@@ -94,27 +94,27 @@ pub struct Caller {
 
 /// A response.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub code: u16,
     pub body: String,
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         json::decode(self.body.as_bytes()).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 }
 
 /// The user as reported by the server.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Who {
+pub(crate) struct Who {
     pub name: String,
     pub uid: String,
     pub groups: Vec<String>,
     pub extra: String,
 }
 
-pub fn whoami_of(review: &Value) -> Who {
+pub(crate) fn whoami_of(review: &Value) -> Who {
     let user = review.at(&["status", "userInfo"]);
     let text = |key: &str| user.str_at(&[key]).to_owned();
     let groups = user.get("groups").items();
@@ -132,7 +132,7 @@ pub fn whoami_of(review: &Value) -> Who {
 
 impl Caller {
     /// `url` is `https://host:port`; `trusts` is the PEM of the CA of the server's certificate.
-    pub fn new(url: &str, trusts: &[u8], identity: Option<&Identity>) -> Self {
+    pub(crate) fn new(url: &str, trusts: &[u8], identity: Option<&Identity>) -> Self {
         let mut roots = rustls::RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(trusts) {
             roots.add(certificate.expect("a certificate")).expect("a CA");
@@ -156,7 +156,7 @@ impl Caller {
     }
 
     /// A client of that gateway.
-    pub fn of(g: &crate::support::Gateway, identity: Option<&Identity>) -> Self {
+    pub(crate) fn of(g: &crate::support::Gateway, identity: Option<&Identity>) -> Self {
         let ca = std::fs::read(g.dir.join("data/pki/ca.crt")).expect("the CA is there");
         Self::new(&g.url(), &ca, identity)
     }
@@ -171,12 +171,12 @@ impl Caller {
     }
 
     /// Closes the connection; the next request opens a new one.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.open = None;
     }
 
     /// Sends a request over the current connection, or over a new one if there is none or the server has closed it.
-    pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(crate) fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut text = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n");
         for (name, value) in headers {
             text += &format!("{name}: {value}\r\n");
@@ -199,12 +199,12 @@ impl Caller {
         answer
     }
 
-    pub fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Answer {
+    pub(crate) fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Answer {
         self.send("GET", path, headers, "")
     }
 
     /// The user that the server authenticates, or its response if it authenticates none.
-    pub fn whoami(&mut self, headers: &[(&str, &str)]) -> Result<Who, Answer> {
+    pub(crate) fn whoami(&mut self, headers: &[(&str, &str)]) -> Result<Who, Answer> {
         let body = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
         let answer = self.send("POST", path, headers, body);
@@ -215,7 +215,7 @@ impl Caller {
     }
 
     /// As [`Caller::whoami`] with a token.
-    pub fn whoami_with_token(&mut self, token: &str) -> Result<Who, Answer> {
+    pub(crate) fn whoami_with_token(&mut self, token: &str) -> Result<Who, Answer> {
         self.whoami(&[("Authorization", &format!("Bearer {token}"))])
     }
 }
@@ -232,7 +232,7 @@ fn line(io: &mut impl Read) -> io::Result<String> {
 }
 
 /// Reads a head: its first line, and the headers with lower-case names.
-pub fn head(io: &mut impl Read) -> io::Result<(String, Vec<(String, String)>)> {
+pub(crate) fn head(io: &mut impl Read) -> io::Result<(String, Vec<(String, String)>)> {
     let first = line(io)?;
     let mut headers = Vec::new();
     loop {
@@ -244,7 +244,7 @@ pub fn head(io: &mut impl Read) -> io::Result<(String, Vec<(String, String)>)> {
     }
 }
 
-pub fn body(io: &mut impl Read, headers: &[(String, String)]) -> io::Result<Vec<u8>> {
+pub(crate) fn body(io: &mut impl Read, headers: &[(String, String)]) -> io::Result<Vec<u8>> {
     let header = |name: &str| headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
     let mut body = Vec::new();
     if let Some(length) = header("content-length").and_then(|v| v.parse().ok()) {

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses only a part")]
 
 #[path = "forwarder.rs"]
-pub mod forwarder;
+pub(crate) mod forwarder;
 
 use forwarder::Forwarder;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -25,7 +25,7 @@ fn binary() -> String {
 ///
 /// # Panics
 /// If one is missing and [`REQUIRED`] is set.
-pub fn is_there() -> bool {
+pub(crate) fn is_there() -> bool {
     let runs = |tool: &str, arg: &str| {
         let mut command = Command::new(tool);
         let status = command.env("ETCDCTL_API", "3").arg(arg).stdout(Stdio::null()).status();
@@ -51,7 +51,7 @@ pub fn is_there() -> bool {
 
 /// Writes a CA, a server certificate for loopback and a client certificate, in the layout that [`Etcd::start_secure`]
 /// expects.
-pub fn certificates(dir: &Path) {
+pub(crate) fn certificates(dir: &Path) {
     let write = |name: &str, text: String| std::fs::write(dir.join(name), text).expect("it can be made");
     let ca_key = KeyPair::generate().expect("it can be made");
     let mut ca = CertificateParams::new(Vec::new()).expect("it can be made");
@@ -87,7 +87,7 @@ struct Member {
 }
 
 /// A running cluster. Its members are killed when it is dropped.
-pub struct Etcd {
+pub(crate) struct Etcd {
     members: Vec<Member>,
     /// Forwarders in front of each member's peer port, if its network can be cut.
     between: Vec<Forwarder>,
@@ -98,13 +98,13 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    pub fn start(members: usize) -> Self {
+    pub(crate) fn start(members: usize) -> Self {
         Self::start_with(members, &[])
     }
 
     /// One member with TLS that requires a client certificate. The directory holds `ca.crt`, `server.crt`,
     /// `server.key`, `client.crt`, `client.key`.
-    pub fn start_secure(files: &std::path::Path) -> Self {
+    pub(crate) fn start_secure(files: &std::path::Path) -> Self {
         let at = |name: &str| files.join(name).display().to_string();
         let more = [
             format!("--cert-file={}", at("server.crt")),
@@ -117,11 +117,11 @@ impl Etcd {
     }
 
     /// Starts members whose peer network can be cut.
-    pub fn start_apart(members: usize) -> Self {
+    pub(crate) fn start_apart(members: usize) -> Self {
         Self::start_at("http", members, &[], true)
     }
 
-    pub fn start_with(members: usize, more: &[&str]) -> Self {
+    pub(crate) fn start_with(members: usize, more: &[&str]) -> Self {
         Self::start_at("http", members, more, false)
     }
 
@@ -195,18 +195,18 @@ impl Etcd {
         false
     }
 
-    pub fn servers(&self) -> Vec<String> {
+    pub(crate) fn servers(&self) -> Vec<String> {
         let url = |m: &Member| format!("{}://127.0.0.1:{}", self.scheme, m.port);
         self.members.iter().map(url).collect()
     }
 
     /// The client port of a member, for a forwarder in front of it.
-    pub fn port(&self, i: usize) -> u16 {
+    pub(crate) fn port(&self, i: usize) -> u16 {
         self.members[i].port
     }
 
     /// Messages that the first member has received on watch streams: creations of watches and progress requests.
-    pub fn watch_messages(&self) -> u64 {
+    pub(crate) fn watch_messages(&self) -> u64 {
         let mut stream = TcpStream::connect(("127.0.0.1", self.members[0].port)).expect("it listens");
         let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
         stream.write_all(request).expect("it reads");
@@ -220,7 +220,7 @@ impl Etcd {
     }
 
     /// The leader on which all answering members agree; waits for one.
-    pub fn leader(&self) -> usize {
+    pub(crate) fn leader(&self) -> usize {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
             // Fields of each endpoint: address, id, version, size, whether it is the leader, …
@@ -236,7 +236,7 @@ impl Etcd {
     }
 
     /// Cuts a member off from all other members.
-    pub fn isolate(&self, i: usize) {
+    pub(crate) fn isolate(&self, i: usize) {
         let told = self.ctl(&["member", "list"]);
         let id = |n: usize| {
             let name = format!("m{n}");
@@ -251,12 +251,12 @@ impl Etcd {
     }
 
     /// Reconnects the members.
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         self.between.iter().for_each(Forwarder::heal);
     }
 
     /// Kills a member with SIGKILL.
-    pub fn kill(&mut self, i: usize) {
+    pub(crate) fn kill(&mut self, i: usize) {
         if let Some(mut child) = self.members[i].child.take() {
             child.kill().expect("it is ours");
             child.wait().expect("it ends");
@@ -264,7 +264,7 @@ impl Etcd {
     }
 
     /// Sends a signal to a member's process. A stopped member looks like a partitioned one to the others.
-    pub fn signal(&self, i: usize, name: &str) {
+    pub(crate) fn signal(&self, i: usize, name: &str) {
         let child = self.members[i].child.as_ref().expect("it runs");
         let done = Command::new("kill")
             .arg(format!("-{name}"))
@@ -273,7 +273,7 @@ impl Etcd {
         assert!(done.expect("kill runs").success());
     }
 
-    pub fn restart(&mut self, i: usize) {
+    pub(crate) fn restart(&mut self, i: usize) {
         self.kill(i);
         let member = &mut self.members[i];
         let log = std::fs::File::options()
@@ -292,12 +292,12 @@ impl Etcd {
     }
 
     /// Makes etcdctl authenticate as this user from now on.
-    pub fn log_in(&mut self, user: &str) {
+    pub(crate) fn log_in(&mut self, user: &str) {
         self.ctl = vec![format!("--user={user}")];
     }
 
     /// Runs etcdctl and returns its output.
-    pub fn ctl(&self, args: &[&str]) -> String {
+    pub(crate) fn ctl(&self, args: &[&str]) -> String {
         self.try_ctl(args)
             .unwrap_or_else(|why| panic!("etcdctl {args:?}: {why}"))
     }
@@ -313,7 +313,7 @@ impl Etcd {
     }
 
     /// Runs etcdctl and returns its output as raw bytes.
-    pub fn ctl_bytes(&self, args: &[&str]) -> Vec<u8> {
+    pub(crate) fn ctl_bytes(&self, args: &[&str]) -> Vec<u8> {
         let out = self.etcdctl(args).output().expect("etcdctl runs");
         assert!(
             out.status.success(),
@@ -324,7 +324,7 @@ impl Etcd {
     }
 
     /// Writes a raw value.
-    pub fn put_bytes(&self, key: &str, value: &[u8]) {
+    pub(crate) fn put_bytes(&self, key: &str, value: &[u8]) {
         let mut child = self
             .etcdctl(&["put", key])
             .stdin(Stdio::piped())
@@ -337,7 +337,7 @@ impl Etcd {
     }
 
     /// Runs etcdctl. Returns its output, or its error message.
-    pub fn try_ctl(&self, args: &[&str]) -> Result<String, String> {
+    pub(crate) fn try_ctl(&self, args: &[&str]) -> Result<String, String> {
         let out = self.etcdctl(args).output().expect("etcdctl runs");
         match out.status.success() {
             true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),

@@ -30,7 +30,7 @@ impl Cut {
 }
 
 /// A forwarding port. Its thread and connections end when it is dropped.
-pub struct Forwarder {
+pub(crate) struct Forwarder {
     port: u16,
     cut: watch::Sender<Cut>,
     thread: Option<JoinHandle<()>>,
@@ -38,12 +38,12 @@ pub struct Forwarder {
 
 impl Forwarder {
     /// Forwards to the port `to` on loopback.
-    pub fn before(to: u16) -> Self {
+    pub(crate) fn before(to: u16) -> Self {
         Self::start(to, false)
     }
 
     /// The same for peer connections of an etcd cluster, with the sending member identified.
-    pub fn between_members(to: u16) -> Self {
+    pub(crate) fn between_members(to: u16) -> Self {
         Self::start(to, true)
     }
 
@@ -70,21 +70,21 @@ impl Forwarder {
         }
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
     /// Holds all data in both directions.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.cut.send_modify(|c| c.everybody = true);
     }
 
     /// Closes all connections; new ones are held.
-    pub fn sever(&self) {
+    pub(crate) fn sever(&self) {
         self.cut.send_modify(|c| {
             c.everybody = true;
             c.severed += 1;
@@ -92,12 +92,12 @@ impl Forwarder {
     }
 
     /// Holds all data from one member.
-    pub fn cut_member(&self, id: &str) {
+    pub(crate) fn cut_member(&self, id: &str) {
         self.cut.send_modify(|c| _ = c.members.insert(id.to_owned()));
     }
 
     /// Forwards everything again.
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         self.cut.send_modify(|c| {
             c.everybody = false;
             c.members.clear();

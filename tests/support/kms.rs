@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 /// The plugin's current behaviour.
 #[derive(Clone)]
-pub struct Behaviour {
+pub(crate) struct Behaviour {
     pub key_id: String,
     pub healthz: String,
     pub version: String,
@@ -23,7 +23,7 @@ pub struct Behaviour {
 type Shared = Arc<(Mutex<Behaviour>, Mutex<BTreeMap<String, usize>>)>;
 
 /// A running plugin, stopped when dropped.
-pub struct Plugin {
+pub(crate) struct Plugin {
     socket: PathBuf,
     shared: Shared,
     stop: watch::Sender<bool>,
@@ -32,7 +32,7 @@ pub struct Plugin {
 
 impl Plugin {
     /// Starts a plugin at a new socket.
-    pub fn start(socket: &Path) -> Self {
+    pub(crate) fn start(socket: &Path) -> Self {
         let behaviour = Behaviour {
             key_id: "key-1".to_owned(),
             healthz: "ok".to_owned(),
@@ -51,24 +51,24 @@ impl Plugin {
     }
 
     /// Its entry in a list of encryption providers.
-    pub fn provider(&self, name: &str) -> String {
+    pub(crate) fn provider(&self, name: &str) -> String {
         format!(
             "  - kms: {{apiVersion: v2, name: {name}, endpoint: 'unix://{}', timeout: 1s}}\n",
             self.socket.display()
         )
     }
 
-    pub fn behave(&self, change: impl FnOnce(&mut Behaviour)) {
+    pub(crate) fn behave(&self, change: impl FnOnce(&mut Behaviour)) {
         change(&mut self.shared.0.lock().expect("nobody panics with it"));
     }
 
     /// How often a method was called.
-    pub fn calls(&self, method: &str) -> usize {
+    pub(crate) fn calls(&self, method: &str) -> usize {
         let calls = self.shared.1.lock().expect("nobody panics with it");
         calls.get(method).copied().unwrap_or(0)
     }
 
-    pub fn stop_listening(&mut self) {
+    pub(crate) fn stop_listening(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
             thread.join().expect("it ends well");
@@ -76,7 +76,7 @@ impl Plugin {
         let _ = std::fs::remove_file(&self.socket);
     }
 
-    pub fn listen_again(&mut self) {
+    pub(crate) fn listen_again(&mut self) {
         let _ = std::fs::remove_file(&self.socket);
         let listener = std::os::unix::net::UnixListener::bind(&self.socket).expect("a socket");
         listener.set_nonblocking(true).expect("it can be");

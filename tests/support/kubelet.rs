@@ -13,7 +13,7 @@ use std::sync::Arc;
 type Tls = rustls::StreamOwned<rustls::ServerConnection, std::net::TcpStream>;
 
 /// A running kubelet and the credentials for calling it.
-pub struct Kubelet {
+pub(crate) struct Kubelet {
     /// Its port on 127.0.0.1.
     pub port: u16,
 }
@@ -30,7 +30,7 @@ fn leaf(name: &str, issuer: &rcgen::Issuer<'_, rcgen::KeyPair>) -> (rcgen::Certi
 }
 
 /// The gateway's flags for a kubelet that was started in `dir`.
-pub fn flags(dir: &Path) -> [String; 3] {
+pub(crate) fn flags(dir: &Path) -> [String; 3] {
     [
         ("certificate-authority", "ca.crt"),
         ("client-certificate", "client.crt"),
@@ -40,12 +40,18 @@ pub fn flags(dir: &Path) -> [String; 3] {
 }
 
 /// Creates the node `worker`, whose kubelet listens on `port`, and the default service account.
-pub fn make_node(g: &super::Gateway, port: u16) {
+pub(crate) fn make_node(g: &super::Gateway, port: u16) {
     let node = "apiVersion: v1\nkind: Node\nmetadata: {name: worker}\n";
     g.kubectl_in(&["create", "-f", "-"], Some(node));
     let status = format!(
         r#"{{"status":{{"addresses":[{{"type":"InternalIP","address":"127.0.0.1"}}],"daemonEndpoints":{{"kubeletEndpoint":{{"Port":{port}}}}}}}}}"#
     );
+    patch_status(g, &status);
+    g.kubectl(&["create", "serviceaccount", "default"]);
+}
+
+/// Merges a document into the status of the node `worker`.
+pub(crate) fn patch_status(g: &super::Gateway, status: &str) {
     g.kubectl(&[
         "patch",
         "node",
@@ -53,15 +59,14 @@ pub fn make_node(g: &super::Gateway, port: u16) {
         "--subresource=status",
         "--type=merge",
         "-p",
-        &status,
+        status,
     ]);
-    g.kubectl(&["create", "serviceaccount", "default"]);
 }
 
 impl Kubelet {
     /// Starts the kubelet and writes `ca.crt`, `client.crt` and `client.key` into `dir`. Its threads end with the
     /// process.
-    pub fn start(dir: &Path) -> Self {
+    pub(crate) fn start(dir: &Path) -> Self {
         let mut params = rcgen::CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let key = rcgen::KeyPair::generate().expect("a key");

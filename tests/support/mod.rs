@@ -1,20 +1,20 @@
 //! Shared by several test binaries: a gateway process per test, on an ephemeral port, in a temporary directory.
 #![allow(dead_code, reason = "each test binary uses only a part")]
 
-pub mod kubelet;
+pub(crate) mod kubelet;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// A server process, killed by pid when dropped.
-pub struct Process {
+pub(crate) struct Process {
     pub child: Child,
     log: PathBuf,
 }
 
 impl Process {
-    pub fn spawn(command: &mut Command, log: PathBuf) -> Self {
+    pub(crate) fn spawn(command: &mut Command, log: PathBuf) -> Self {
         let out = std::fs::File::create(&log).expect("the log can be created");
         let err = out.try_clone().expect("the log can be shared");
         let child = command
@@ -26,11 +26,11 @@ impl Process {
         Self { child, log }
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let done = Command::new("kill")
             .arg(format!("-{name}"))
             .arg(self.child.id().to_string())
@@ -39,7 +39,7 @@ impl Process {
     }
 
     /// Waits for the process to exit. Returns the exit code, or `None` if it was killed by a signal.
-    pub fn wait(&mut self, at_most: Duration) -> Option<i32> {
+    pub(crate) fn wait(&mut self, at_most: Duration) -> Option<i32> {
         let until = Instant::now() + at_most;
         loop {
             if let Some(status) = self.child.try_wait().expect("the child is ours") {
@@ -68,7 +68,7 @@ impl Drop for Process {
 }
 
 /// Polls until `ready` holds; panics with `what` after a minute.
-pub fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     while !ready() {
         assert!(Instant::now() < until, "{what} (waited a minute)");
@@ -76,7 +76,14 @@ pub fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
-pub struct Gateway {
+/// `TORANA_TEST_CONTROLLERS` runs a suite with these control loops on, except where a test chooses them itself.
+fn controllers(flags: &[&str]) -> Option<String> {
+    let loops = std::env::var("TORANA_TEST_CONTROLLERS").ok()?;
+    let chosen = flags.iter().any(|flag| flag.starts_with("--controllers"));
+    (!chosen).then(|| format!("--controllers={loops}"))
+}
+
+pub(crate) struct Gateway {
     pub process: Process,
     pub dir: PathBuf,
     extra: Vec<String>,
@@ -84,21 +91,21 @@ pub struct Gateway {
 
 impl Gateway {
     /// Starts a gateway in `dir` and waits until it is ready.
-    pub fn start(dir: &Path) -> Self {
+    pub(crate) fn start(dir: &Path) -> Self {
         Self::start_with(dir, &[])
     }
 
-    pub fn start_with(dir: &Path, extra: &[&str]) -> Self {
+    pub(crate) fn start_with(dir: &Path, extra: &[&str]) -> Self {
         Self::start_in(dir, extra, &[])
     }
 
     /// The same, with additional environment variables.
-    pub fn start_in(dir: &Path, extra: &[&str], environment: &[(&str, &str)]) -> Self {
+    pub(crate) fn start_in(dir: &Path, extra: &[&str], environment: &[(&str, &str)]) -> Self {
         Self::start_binary(Path::new(env!("CARGO_BIN_EXE_torana")), dir, extra, environment)
     }
 
     /// The same, with another binary.
-    pub fn start_binary(binary: &Path, dir: &Path, extra: &[&str], environment: &[(&str, &str)]) -> Self {
+    pub(crate) fn start_binary(binary: &Path, dir: &Path, extra: &[&str], environment: &[(&str, &str)]) -> Self {
         let data = dir.join("data");
         // The readiness check below waits for the kubeconfig of this start, which has the new port.
         let _ = std::fs::remove_file(data.join("admin.kubeconfig"));
@@ -107,6 +114,7 @@ impl Gateway {
                 .arg("serve")
                 .args(["--secure-port=0", "--bind-address=127.0.0.1"])
                 .arg(format!("--data-dir={}", data.display()))
+                .args(controllers(extra))
                 .args(extra)
                 .envs(environment.iter().copied()),
             dir.join("torana.log"),
@@ -127,7 +135,7 @@ impl Gateway {
     }
 
     /// Kills the gateway with SIGKILL and starts a new process on the same directory.
-    pub fn crash_and_restart(mut self) -> Self {
+    pub(crate) fn crash_and_restart(mut self) -> Self {
         self.process.child.kill().expect("the child is ours");
         self.process.child.wait().expect("the child is ours");
         let (dir, extra) = (self.dir.clone(), self.extra.clone());
@@ -136,11 +144,11 @@ impl Gateway {
         Self::start_with(&dir, &extra)
     }
 
-    pub fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.dir.join("data/admin.kubeconfig")
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let text = std::fs::read_to_string(self.kubeconfig()).expect("the kubeconfig was written");
         let line = text
             .lines()
@@ -150,7 +158,7 @@ impl Gateway {
     }
 
     /// Runs curl as the administrator; the last argument is the path.
-    pub fn curl(&self, args: &[&str]) -> Result<String, String> {
+    pub(crate) fn curl(&self, args: &[&str]) -> Result<String, String> {
         let pki = self.dir.join("data/pki");
         let (path, options) = args.split_last().expect("a path");
         let out = Command::new("curl")
@@ -177,7 +185,7 @@ impl Gateway {
     }
 
     /// Runs kubectl with environment variables, expects success, and returns its standard output.
-    pub fn kubectl_with(&self, environment: &[(&str, &str)], args: &[&str]) -> String {
+    pub(crate) fn kubectl_with(&self, environment: &[(&str, &str)], args: &[&str]) -> String {
         let out = self.kubectl_run(environment, args, None);
         let error = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "kubectl {args:?}: {}\n{error}", out.status);
@@ -211,11 +219,11 @@ impl Gateway {
     }
 
     /// Runs kubectl, expects success, and returns its standard output.
-    pub fn kubectl(&self, args: &[&str]) -> String {
+    pub(crate) fn kubectl(&self, args: &[&str]) -> String {
         self.kubectl_in(args, None)
     }
 
-    pub fn kubectl_in(&self, args: &[&str], stdin: Option<&str>) -> String {
+    pub(crate) fn kubectl_in(&self, args: &[&str], stdin: Option<&str>) -> String {
         let out = self.kubectl_output(args, stdin);
         assert!(
             out.status.success(),
@@ -227,8 +235,13 @@ impl Gateway {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
+    /// Runs kubectl; whether it succeeds.
+    pub(crate) fn kubectl_try(&self, args: &[&str]) -> bool {
+        self.kubectl_output(args, None).status.success()
+    }
+
     /// Runs kubectl, expects failure, and returns its standard error.
-    pub fn kubectl_fails(&self, args: &[&str], stdin: Option<&str>) -> String {
+    pub(crate) fn kubectl_fails(&self, args: &[&str], stdin: Option<&str>) -> String {
         let out = self.kubectl_output(args, stdin);
         assert!(
             !out.status.success(),
@@ -239,7 +252,7 @@ impl Gateway {
     }
 
     /// Starts the example extension server behind this gateway and waits until its group is served.
-    pub fn with_example(&self) -> Process {
+    pub(crate) fn with_example(&self) -> Process {
         let example = Path::new(env!("CARGO_BIN_EXE_torana"))
             .with_file_name("examples")
             .join("extension-server");

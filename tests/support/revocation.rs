@@ -19,7 +19,7 @@ const AFTER: usize = 5;
 
 /// The object or part whose removal revokes the permission.
 #[derive(Clone, Copy, Debug)]
-pub enum Revoked {
+pub(crate) enum Revoked {
     RoleBinding,
     Role,
     Subject,
@@ -30,7 +30,7 @@ pub enum Revoked {
     BootstrapToken,
 }
 
-pub const ALL: [Revoked; 8] = [
+pub(crate) const ALL: [Revoked; 8] = [
     Revoked::RoleBinding,
     Revoked::Role,
     Revoked::Subject,
@@ -42,10 +42,10 @@ pub const ALL: [Revoked; 8] = [
 ];
 
 /// An administrator of a gateway whose requests must succeed.
-pub struct Administrator(Caller);
+pub(crate) struct Administrator(Caller);
 
 impl Administrator {
-    pub fn of(g: &Gateway) -> Self {
+    pub(crate) fn of(g: &Gateway) -> Self {
         let read = |name: &str| std::fs::read_to_string(g.dir.join("data/pki").join(name)).expect("it was generated");
         let identity = Identity {
             cert: read("admin.crt"),
@@ -54,7 +54,7 @@ impl Administrator {
         Self(Caller::of(g, Some(&identity)))
     }
 
-    pub fn send(&mut self, method: &str, path: &str, body: &Value) -> Value {
+    pub(crate) fn send(&mut self, method: &str, path: &str, body: &Value) -> Value {
         let text = match body {
             Value::Null => String::new(),
             body => String::from_utf8(json::to_vec(body)).expect("JSON is text"),
@@ -64,7 +64,7 @@ impl Administrator {
         answer.json()
     }
 
-    pub fn create(&mut self, path: &str, body: &Value) -> Value {
+    pub(crate) fn create(&mut self, path: &str, body: &Value) -> Value {
         self.send("POST", path, body)
     }
 }
@@ -83,7 +83,7 @@ fn account(name: &str) -> Value {
 }
 
 /// Creates the objects that every round needs.
-pub fn prepare(admin: &mut Administrator) {
+pub(crate) fn prepare(admin: &mut Administrator) {
     admin.create("/api/v1/namespaces", &named("team"));
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]);
     let role = json!({"metadata": {"name": "lister"}, "rules": rules});
@@ -172,7 +172,12 @@ fn revoke(admin: &mut Administrator, how: Revoked, name: &str) {
 /// One round: grants a permission, lets several threads use it at the gateway `asked`, and revokes it at `admin`'s
 /// gateway meanwhile. Returns how long after the acknowledgement the last request began that was still allowed, or
 /// `None` if there was none.
-pub fn revocation_round(admin: &mut Administrator, asked: &Gateway, how: Revoked, name: &str) -> Option<Duration> {
+pub(crate) fn revocation_round(
+    admin: &mut Administrator,
+    asked: &Gateway,
+    how: Revoked,
+    name: &str,
+) -> Option<Duration> {
     let token = grant(admin, how, name);
     let headers = [("Authorization", &*format!("Bearer {token}"))];
     let gone = AtomicBool::new(false);
@@ -220,7 +225,7 @@ pub fn revocation_round(admin: &mut Administrator, asked: &Gateway, how: Revoked
 }
 
 /// Grants and revokes unrelated permissions until `end` is set, as background noise.
-pub fn background_noise(admin: &mut Administrator, end: &AtomicBool, prefix: &str) {
+pub(crate) fn background_noise(admin: &mut Administrator, end: &AtomicBool, prefix: &str) {
     let bindings = format!("{RBAC}/namespaces/team/rolebindings");
     let mut n = 0;
     while !end.load(Ordering::SeqCst) {

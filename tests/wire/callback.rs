@@ -25,7 +25,7 @@ const UNECHOED: &[&str] = &[
     "traceparent",
 ];
 
-pub struct Callbacks {
+pub(crate) struct Callbacks {
     pub port: u16,
     /// The certificate in the form of a `caBundle`.
     pub bundle: String,
@@ -75,7 +75,7 @@ fn plain(status: u16, body: &str) -> Answer {
 
 impl Callbacks {
     /// Starts listening. The threads live as long as the process.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -108,13 +108,13 @@ impl Callbacks {
         callbacks
     }
 
-    pub fn register(&self, run: &str, scripts: BTreeMap<String, Value>) {
+    pub(crate) fn register(&self, run: &str, scripts: BTreeMap<String, Value>) {
         let mut state = self.state.lock().unwrap();
         state.scripts.insert(run.to_owned(), scripts);
     }
 
     /// The requests that a script has received so far.
-    pub fn calls(&self, run: &str, script: &str) -> Vec<Value> {
+    pub(crate) fn calls(&self, run: &str, script: &str) -> Vec<Value> {
         let state = self.state.lock().unwrap();
         let calls = state.calls.get(&(run.to_owned(), script.to_owned()));
         calls.cloned().unwrap_or_default()

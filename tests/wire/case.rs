@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// An unknown member is an error: a rule that the harness does not know must not be ignored.
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub struct Case {
+pub(crate) struct Case {
     pub area: String,
     pub name: String,
     /// A note for readers.
@@ -28,7 +28,7 @@ pub struct Case {
 }
 
 impl Case {
-    pub fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         format!("{}/{}", self.area, self.name)
     }
 }
@@ -36,7 +36,7 @@ impl Case {
 /// One request, or one look at what a watch or the callback server has received.
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub struct Step {
+pub(crate) struct Step {
     pub id: String,
     pub about: String,
     /// The status code its author expected. Recording reports others.
@@ -99,7 +99,7 @@ pub struct Step {
 }
 
 impl Step {
-    pub fn method(&self) -> &str {
+    pub(crate) fn method(&self) -> &str {
         self.method.as_deref().unwrap_or("GET")
     }
 }
@@ -119,7 +119,7 @@ impl std::fmt::Display for Step {
 
 #[derive(Deserialize, Default, PartialEq, Eq, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
-pub enum Compare {
+pub(crate) enum Compare {
     #[default]
     Everything,
     /// The status code and the headers.
@@ -133,7 +133,7 @@ pub enum Compare {
 /// A step with this is repeated until the response satisfies it: its cause takes effect asynchronously.
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub struct Until {
+pub(crate) struct Until {
     pub status: Option<u16>,
     pub header: Option<String>,
     pub calls: Option<usize>,

@@ -11,7 +11,7 @@ const ABSENT: &str = "<absent>";
 
 /// One value that differs.
 #[derive(Debug, Clone)]
-pub struct Difference {
+pub(crate) struct Difference {
     pub path: String,
     pub want: Value,
     pub got: Value,
@@ -33,7 +33,7 @@ fn short(v: &Value) -> String {
 }
 
 /// All differences of a step: the status code, the headers, the body, the events of a watch, the calls of a webhook.
-pub fn compare(step: &Step, want: &Value, got: &Value) -> Vec<Difference> {
+pub(crate) fn compare(step: &Step, want: &Value, got: &Value) -> Vec<Difference> {
     let mut found = Comparison {
         superset: step.superset,
         loose: step.message.as_deref() == Some("loose"),

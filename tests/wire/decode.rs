@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use std::str::FromStr;
 
 /// The body by its Content-Type.
-pub fn body(response: &Response) -> Value {
+pub(crate) fn body(response: &Response) -> Value {
     let data = &response.body[..];
     if data.is_empty() {
         return json!("");

@@ -33,7 +33,7 @@ const MARKS: &[&str] = &[
 ];
 
 /// Whether a message shows an implementation detail. Of such messages only the presence is compared.
-pub fn is_implementation(message: &str) -> bool {
+pub(crate) fn is_implementation(message: &str) -> bool {
     MARKS.iter().any(|mark| message.contains(mark))
         || message.match_indices("map[").any(|(i, _)| !ends_in_word(&message[..i]))
         || message
@@ -60,7 +60,7 @@ fn is_go_literal(text: &str) -> bool {
 }
 
 /// Whether two messages are equal except for the order of their errors: `prefix: [first, second]`.
-pub fn are_same_errors(a: &str, b: &str) -> bool {
+pub(crate) fn are_same_errors(a: &str, b: &str) -> bool {
     fn parts(message: &str) -> Option<(&str, Vec<&str>)> {
         let (prefix, errors) = message.strip_suffix(']')?.split_once(": [")?;
         let mut errors: Vec<&str> = errors.split(", ").collect();

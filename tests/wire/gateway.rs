@@ -5,11 +5,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
-use torana::app::{self, Gateway};
-use torana::cli::{self, Command};
+use torana::gateway::{self, Command, CompletedOptions, Gateway, parse};
 
 /// The administrator's token.
-pub const ADMIN: &str = "admintoken";
+pub(crate) const ADMIN: &str = "admintoken";
 
 /// The users of the recordings.
 const TOKENS: &str = "admintoken,admin,admin-uid,\"system:masters\"\n\
@@ -27,7 +26,7 @@ const FLAGS: &[&str] = &[
     "--etcd-compaction-interval=5s",
 ];
 
-pub struct Running {
+pub(crate) struct Running {
     runtime: Runtime,
     gateway: Option<Gateway>,
     pub endpoint: Endpoint,
@@ -36,7 +35,7 @@ pub struct Running {
 
 impl Running {
     /// Starts a gateway. It may not be ready yet; see [`wait_until_ready`].
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -45,7 +44,7 @@ impl Running {
             .enable_all()
             .build()
             .unwrap();
-        let gateway = runtime.block_on(app::start(options(dir.path()))).unwrap();
+        let gateway = runtime.block_on(gateway::start(options(dir.path()))).unwrap();
         let ca = std::fs::read(dir.path().join("data/pki/ca.crt")).unwrap();
         Self {
             endpoint: Endpoint::new(gateway.url(), &ca),
@@ -67,21 +66,21 @@ impl Drop for Running {
     }
 }
 
-fn options(dir: &Path) -> cli::CompletedOptions {
+fn options(dir: &Path) -> CompletedOptions {
     let tokens = dir.join("tokens.csv");
     std::fs::write(&tokens, TOKENS).unwrap();
     let args = ["torana", "serve"].iter().chain(FLAGS).map(|a| (*a).to_owned()).chain([
         format!("--token-auth-file={}", tokens.display()),
         format!("--data-dir={}", dir.join("data").display()),
     ]);
-    match cli::parse(args.map(OsString::from)) {
+    match parse(args.map(OsString::from)) {
         Ok(Command::Serve(options)) => options.complete().unwrap(),
         _ => panic!("these are flags of serve"),
     }
 }
 
 /// Waits until a server is ready.
-pub fn wait_until_ready(endpoint: &Endpoint) {
+pub(crate) fn wait_until_ready(endpoint: &Endpoint) {
     let limit = Instant::now() + Duration::from_secs(60);
     let request = crate::tidy::request(ADMIN, "GET", "/readyz", None);
     let mut client = crate::http::Client::new(endpoint.clone());

@@ -15,9 +15,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// A server may refuse bodies above this before it has read them.
 const LARGE: usize = 1_000_000;
 
-pub type Headers = Vec<(String, String)>;
+pub(crate) type Headers = Vec<(String, String)>;
 
-pub struct Request {
+pub(crate) struct Request {
     pub method: String,
     pub path: String,
     pub headers: Headers,
@@ -25,28 +25,28 @@ pub struct Request {
 }
 
 #[derive(Clone)]
-pub struct Response {
+pub(crate) struct Response {
     pub status: u16,
     pub headers: Headers,
     pub body: Vec<u8>,
 }
 
 /// The first header of this name.
-pub fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
+pub(crate) fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
     let found = headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
     found.map(|(_, v)| v.as_str())
 }
 
 /// Where a server listens, and whom its certificate is checked against.
 #[derive(Clone)]
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     /// Host and port.
     pub authority: String,
     tls: Arc<ClientConfig>,
 }
 
 impl Endpoint {
-    pub fn new(url: &str, ca: &[u8]) -> Self {
+    pub(crate) fn new(url: &str, ca: &[u8]) -> Self {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(ca) {
             roots.add(certificate.unwrap()).unwrap();
@@ -84,12 +84,12 @@ impl Read for Tls {
 
 type Stream = BufReader<Tls>;
 
-pub struct Connection {
+pub(crate) struct Connection {
     stream: Stream,
 }
 
 impl Connection {
-    pub fn open(to: &Endpoint) -> io::Result<Self> {
+    pub(crate) fn open(to: &Endpoint) -> io::Result<Self> {
         let (host, _) = to.authority.rsplit_once(':').unwrap_or((&to.authority, ""));
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let mut tcp = TcpStream::connect(&to.authority)?;
@@ -138,7 +138,7 @@ impl Connection {
 }
 
 /// Reads up to the empty line: the first line and the headers.
-pub fn read_head(from: &mut impl BufRead) -> io::Result<(String, Headers)> {
+pub(crate) fn read_head(from: &mut impl BufRead) -> io::Result<(String, Headers)> {
     let first = read_line(from)?;
     let mut headers = Vec::new();
     loop {
@@ -163,7 +163,7 @@ fn read_line(from: &mut impl BufRead) -> io::Result<String> {
 }
 
 /// Reads a body whose length the headers tell. `None`: it ends with the connection.
-pub fn read_body(from: &mut impl BufRead, headers: &Headers) -> io::Result<Option<Vec<u8>>> {
+pub(crate) fn read_body(from: &mut impl BufRead, headers: &Headers) -> io::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     if header(headers, "transfer-encoding").is_some() {
         loop {
@@ -187,18 +187,18 @@ pub fn read_body(from: &mut impl BufRead, headers: &Headers) -> io::Result<Optio
 }
 
 /// One user of a kept-alive connection.
-pub struct Client {
+pub(crate) struct Client {
     endpoint: Endpoint,
     idle: Option<Connection>,
 }
 
 impl Client {
-    pub fn new(endpoint: Endpoint) -> Self {
+    pub(crate) fn new(endpoint: Endpoint) -> Self {
         Self { endpoint, idle: None }
     }
 
     /// One request. It is sent again if it failed on a kept-alive connection, which the server may have closed.
-    pub fn send(&mut self, request: &Request) -> io::Result<Response> {
+    pub(crate) fn send(&mut self, request: &Request) -> io::Result<Response> {
         if let Some(idle) = self.idle.take()
             && let Ok(response) = self.send_on(idle, request)
         {
@@ -229,7 +229,7 @@ impl Client {
     }
 
     /// Opens a watch on a connection of its own.
-    pub fn watch(&self, request: &Request) -> io::Result<Streaming> {
+    pub(crate) fn watch(&self, request: &Request) -> io::Result<Streaming> {
         let mut connection = Connection::open(&self.endpoint)?;
         let head = connection.send(request)?;
         Ok(Streaming {
@@ -251,7 +251,7 @@ fn read_to_close(stream: &mut Stream, into: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// A response whose body is read bit by bit.
-pub struct Streaming {
+pub(crate) struct Streaming {
     /// The head, and the body read so far.
     pub head: Response,
     connection: Connection,
@@ -263,7 +263,7 @@ pub struct Streaming {
 
 impl Streaming {
     /// Reads until `enough` holds, the body ends, or the time is over.
-    pub fn read(&mut self, until: Instant, mut enough: impl FnMut(&[u8]) -> bool) {
+    pub(crate) fn read(&mut self, until: Instant, mut enough: impl FnMut(&[u8]) -> bool) {
         while !self.ended && !enough(&self.head.body) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -16,14 +16,14 @@ use std::time::SystemTime;
 const NEAR: i64 = 7200;
 
 /// Seconds since 1970.
-pub fn now() -> f64 {
+pub(crate) fn now() -> f64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.expect("the clock is right").as_secs_f64()
 }
 
 /// What a case has seen and sent so far. A clone is a state to return to.
 #[derive(Clone, Default)]
-pub struct Normaliser {
+pub(crate) struct Normaliser {
     pub texts: Texts,
     versions: HashMap<String, String>,
     node_ports: HashMap<i64, String>,
@@ -45,7 +45,7 @@ struct Place<'a> {
 
 impl Normaliser {
     /// Notes what a case sends: these values are not the server's choice.
-    pub fn sent(&mut self, value: &Value) {
+    pub(crate) fn sent(&mut self, value: &Value) {
         match value {
             Value::Object(members) => {
                 for (key, value) in members {
@@ -61,7 +61,7 @@ impl Normaliser {
     }
 
     /// The same for a body that is sent as text.
-    pub fn sent_text(&mut self, text: &str) {
+    pub(crate) fn sent_text(&mut self, text: &str) {
         let inside = |c: char| c.is_alphanumeric() || "_.:-".contains(c);
         for word in text.split(|c| !inside(c)).filter(|w| !w.is_empty()).take(2000) {
             self.texts.literals.insert(word.to_owned());
@@ -70,12 +70,12 @@ impl Normaliser {
     }
 
     /// Normalises a document of the step `label`.
-    pub fn document(&mut self, value: &Value, label: &str) -> Value {
+    pub(crate) fn document(&mut self, value: &Value, label: &str) -> Value {
         self.keyed(value, label, "")
     }
 
     /// Normalises a value that is not the root of a document.
-    pub fn keyed(&mut self, value: &Value, label: &str, key: &str) -> Value {
+    pub(crate) fn keyed(&mut self, value: &Value, label: &str, key: &str) -> Value {
         let place = Place {
             label,
             key,
@@ -194,7 +194,7 @@ impl Normaliser {
 }
 
 /// Managed fields are a set: their order says nothing.
-pub fn sort_managed_fields(value: &mut Value) {
+pub(crate) fn sort_managed_fields(value: &mut Value) {
     if let Some(Value::Array(entries)) = value.get_mut("managedFields") {
         entries.sort_by_cached_key(Value::to_string);
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const HASH: &str = "hash=";
 
 /// The URLs of `/openapi/v3`, with their hashes only recognised.
-pub fn index(doc: &Value) -> Value {
+pub(crate) fn index(doc: &Value) -> Value {
     let parsed = doc.as_str().and_then(|text| serde_json::from_str(text).ok());
     let doc = parsed.as_ref().unwrap_or(doc);
     let Some(all) = doc.get("paths").and_then(Value::as_object) else {
@@ -37,7 +37,7 @@ fn is_sha512(hash: &str) -> bool {
 }
 
 /// All fields of one kind, `version/Kind` or `group/version/Kind`, with references followed.
-pub fn kind(doc: &Value, name: &str) -> Value {
+pub(crate) fn kind(doc: &Value, name: &str) -> Value {
     let Some(root) = doc.as_object() else {
         return doc.clone();
     };
@@ -156,7 +156,7 @@ impl Flattening<'_> {
 }
 
 /// The operations of the paths that match, with action, kind, parameters, bodies and status codes.
-pub fn paths(doc: &Value, pattern: &str) -> Value {
+pub(crate) fn paths(doc: &Value, pattern: &str) -> Value {
     let Some(all) = doc.get("paths").and_then(Value::as_object) else {
         return doc.clone();
     };

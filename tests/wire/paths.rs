@@ -3,13 +3,13 @@
 use serde_json::{Map, Value};
 
 #[derive(Debug, PartialEq, Eq, Clone)]
-pub enum Part {
+pub(crate) enum Part {
     Key(String),
     /// Negative numbers count from the end.
     Index(isize),
 }
 
-pub fn parse(path: &str) -> Vec<Part> {
+pub(crate) fn parse(path: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut rest = path;
     while !rest.is_empty() {
@@ -40,7 +40,7 @@ fn position(index: isize, len: usize) -> Option<usize> {
 }
 
 /// The value at a path.
-pub fn get<'a>(doc: &'a Value, path: &str) -> Option<&'a Value> {
+pub(crate) fn get<'a>(doc: &'a Value, path: &str) -> Option<&'a Value> {
     parse(path).iter().try_fold(doc, |at, part| match part {
         Part::Key(k) => at.get(k),
         Part::Index(i) => at.as_array().and_then(|a| a.get(position(*i, a.len())?)),
@@ -48,12 +48,12 @@ pub fn get<'a>(doc: &'a Value, path: &str) -> Option<&'a Value> {
 }
 
 /// The text at a path, empty if there is none.
-pub fn text<'a>(doc: &'a Value, path: &str) -> &'a str {
+pub(crate) fn text<'a>(doc: &'a Value, path: &str) -> &'a str {
     get(doc, path).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Mutable access to the value at a path.
-pub fn get_mut<'a>(doc: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+pub(crate) fn get_mut<'a>(doc: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     parse(path).iter().try_fold(doc, descend)
 }
 
@@ -72,7 +72,7 @@ fn descend<'a>(at: &'a mut Value, part: &Part) -> Option<&'a mut Value> {
 ///
 /// # Errors
 /// If the document has something else there.
-pub fn edit(doc: &mut Value, operation: &str, path: &str, value: Value) -> Result<(), String> {
+pub(crate) fn edit(doc: &mut Value, operation: &str, path: &str, value: Value) -> Result<(), String> {
     let mut parts = parse(path);
     let last = parts.pop().unwrap_or_else(|| panic!("an edit needs a path"));
     let mut at = doc;
@@ -101,7 +101,7 @@ pub fn edit(doc: &mut Value, operation: &str, path: &str, value: Value) -> Resul
 }
 
 /// The path of a member of the value at `path`.
-pub fn member(path: &str, key: &str) -> String {
+pub(crate) fn member(path: &str, key: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_$:-".contains(c);
     match key.chars().all(plain) && !key.is_empty() {
         true if path.is_empty() => key.to_owned(),

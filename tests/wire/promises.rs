@@ -5,12 +5,12 @@ use std::path::Path;
 
 /// What an area promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Promise {
+pub(crate) struct Promise {
     pub passed: usize,
     pub total: usize,
 }
 
-pub fn read() -> BTreeMap<String, Promise> {
+pub(crate) fn read() -> BTreeMap<String, Promise> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/wire/parity.txt");
     let text = std::fs::read_to_string(&file).unwrap();
     let lines = text.lines().map(|l| l.split('#').next().unwrap_or_default());

@@ -8,7 +8,7 @@ const MAGIC: &[u8] = b"k8s\0";
 
 /// A message that cannot be decoded.
 #[derive(Debug)]
-pub struct Malformed;
+pub(crate) struct Malformed;
 
 /// One field of a message.
 enum Field<'a> {
@@ -81,7 +81,7 @@ fn message(buf: &[u8]) -> Result<Value, Malformed> {
 }
 
 /// Text if it can be text, otherwise a message if it can be one.
-pub fn bytes(b: &[u8]) -> Value {
+pub(crate) fn bytes(b: &[u8]) -> Value {
     if b.starts_with(MAGIC) {
         return enveloped(b).unwrap_or_else(|_| json!({"undecodable": hex(b)}));
     }
@@ -97,7 +97,7 @@ pub fn bytes(b: &[u8]) -> Value {
 }
 
 /// An object in Kubernetes' envelope, `runtime.Unknown`.
-pub fn enveloped(body: &[u8]) -> Result<Value, Malformed> {
+pub(crate) fn enveloped(body: &[u8]) -> Result<Value, Malformed> {
     let Some(envelope) = body.strip_prefix(MAGIC) else {
         return Ok(json!({"badMagic": hex(&body[..body.len().min(4)])}));
     };
@@ -184,7 +184,7 @@ fn encode_message(spec: &Value) -> Vec<u8> {
 }
 
 /// The body for a case's `{apiVersion, kind, fields}`.
-pub fn encode(spec: &Value) -> Vec<u8> {
+pub(crate) fn encode(spec: &Value) -> Vec<u8> {
     let of_type = encode_message(&json!({"1": spec["apiVersion"], "2": spec["kind"]}));
     let mut out = MAGIC.to_vec();
     put_bytes(&mut out, 1, &of_type);

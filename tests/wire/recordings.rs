@@ -19,7 +19,7 @@ struct Line {
 }
 
 /// A case and the responses of kube-apiserver, one per step.
-pub struct Recording {
+pub(crate) struct Recording {
     pub case: Case,
     /// The text of the case, which is written back unchanged when its responses are recorded anew.
     text: Box<RawValue>,
@@ -28,22 +28,22 @@ pub struct Recording {
 
 impl Recording {
     /// Whether the case uses the value `${name}`.
-    pub fn mentions(&self, name: &str) -> bool {
+    pub(crate) fn mentions(&self, name: &str) -> bool {
         self.text.get().contains(&format!("${{{name}}}"))
     }
 }
 
-pub fn directory() -> PathBuf {
+pub(crate) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire/recordings")
 }
 
 /// All recordings, sorted by area and name.
-pub fn load(dir: &Path) -> Vec<Recording> {
+pub(crate) fn load(dir: &Path) -> Vec<Recording> {
     load_some(dir, "")
 }
 
 /// The cases of an area, or those whose id starts like this.
-pub fn load_some(dir: &Path, only: &str) -> Vec<Recording> {
+pub(crate) fn load_some(dir: &Path, only: &str) -> Vec<Recording> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
         .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
         .map(|f| f.unwrap().path())
@@ -80,7 +80,7 @@ fn load_area(file: &Path) -> Vec<Recording> {
 }
 
 /// Writes the same cases with other responses.
-pub fn save(dir: &Path, recordings: &[(&Recording, Vec<Value>)]) {
+pub(crate) fn save(dir: &Path, recordings: &[(&Recording, Vec<Value>)]) {
     let mut areas: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (recording, recorded) in recordings {
         let line = Line {

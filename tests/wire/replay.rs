@@ -16,19 +16,19 @@ const ALONE: &[&str] = &["watch/timeout-and-bookmark"];
 const STACK: usize = 16 << 20;
 
 /// What one case showed.
-pub struct Verdict<'a> {
+pub(crate) struct Verdict<'a> {
     pub recording: &'a Recording,
     /// The differences of each step; none if it passes.
     pub steps: Vec<Vec<Difference>>,
 }
 
 impl Verdict<'_> {
-    pub fn passed(&self) -> usize {
+    pub(crate) fn passed(&self) -> usize {
         self.steps.iter().filter(|d| d.is_empty()).count()
     }
 
     /// The failed steps with their differences, as text.
-    pub fn failures(&self) -> String {
+    pub(crate) fn failures(&self) -> String {
         const MOST: usize = 12;
         let case = &self.recording.case;
         let mut out = String::new();
@@ -46,7 +46,7 @@ impl Verdict<'_> {
 }
 
 /// Replays a case and compares each response with the recorded one.
-pub fn judge<'a>(target: &Target, recording: &'a Recording, patience: Patience) -> Verdict<'a> {
+pub(crate) fn judge<'a>(target: &Target, recording: &'a Recording, patience: Patience) -> Verdict<'a> {
     let steps = &recording.case.steps;
     let wanted = steps.iter().zip(&recording.recorded).map(|(s, r)| in_order(s, r));
     let wanted: Vec<Value> = wanted.collect();
@@ -71,12 +71,12 @@ pub fn judge<'a>(target: &Target, recording: &'a Recording, patience: Patience) 
 }
 
 /// Runs the cases without comparing them.
-pub fn record(target: &Target, recording: &Recording, patience: Patience) -> Vec<Outcome> {
+pub(crate) fn record(target: &Target, recording: &Recording, patience: Patience) -> Vec<Outcome> {
     Runner::new(recording, target, patience).run(|_, _| true)
 }
 
 /// Calls `work` for every recording, several at a time; exclusive cases run alone, at the end.
-pub fn all<'a, T: Send>(recordings: &[&'a Recording], work: impl Fn(&'a Recording) -> T + Sync) -> Vec<T> {
+pub(crate) fn all<'a, T: Send>(recordings: &[&'a Recording], work: impl Fn(&'a Recording) -> T + Sync) -> Vec<T> {
     let is_alone = |r: &&&Recording| r.case.exclusive || ALONE.contains(&r.case.id().as_str());
     let (alone, shared): (Vec<_>, Vec<_>) = recordings.iter().partition(is_alone);
     let (queue, results) = (Mutex::new(shared.into_iter()), Mutex::new(Vec::new()));

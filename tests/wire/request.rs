@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 const USER_AGENT: &str = "parity/1.0";
 
 /// The values of `${name}` in a run.
-pub type Environment = BTreeMap<String, String>;
+pub(crate) type Environment = BTreeMap<String, String>;
 
 /// Replaces `${name}`. Unknown names stay.
-pub fn fill(text: &str, environment: &Environment) -> String {
+pub(crate) fn fill(text: &str, environment: &Environment) -> String {
     substitute(text, environment, str::to_owned)
 }
 
 /// The same in JSON text, where `"${name:int}"` stands for a number.
-pub fn fill_json(text: &str, environment: &Environment) -> String {
+pub(crate) fn fill_json(text: &str, environment: &Environment) -> String {
     let mut text = substitute(text, environment, |value| {
         let quoted = json!(value).to_string();
         quoted[1..quoted.len() - 1].to_owned()
@@ -51,7 +51,7 @@ fn substitute(text: &str, environment: &Environment, write: impl Fn(&str) -> Str
     out + rest
 }
 
-pub fn fill_value(value: &Value, environment: &Environment) -> Value {
+pub(crate) fn fill_value(value: &Value, environment: &Environment) -> Value {
     serde_json::from_str(&fill_json(&value.to_string(), environment)).expect("filled JSON is JSON")
 }
 
@@ -89,7 +89,7 @@ fn token(identity: &str, environment: &Environment) -> Result<Option<String>, St
 ///
 /// # Errors
 /// If the step needs something that an earlier step should have captured.
-pub fn build(
+pub(crate) fn build(
     step: &Step,
     environment: &Environment,
     authority: &str,

@@ -39,7 +39,7 @@ const ALLOWED: &[&str] = &[
 ];
 
 /// The status code, headers and body of a response.
-pub fn normalise(
+pub(crate) fn normalise(
     step: &Step,
     response: &Response,
     document: &Value,
@@ -76,7 +76,7 @@ pub fn normalise(
 }
 
 /// Brings a recorded response into the order that [`normalise`] gives to sets.
-pub fn in_order(step: &Step, recorded: &Value) -> Value {
+pub(crate) fn in_order(step: &Step, recorded: &Value) -> Value {
     fn walk(value: &mut Value) {
         sort_managed_fields(value);
         match value {
@@ -96,13 +96,13 @@ pub fn in_order(step: &Step, recorded: &Value) -> Value {
 }
 
 /// Uses the patterns of this step.
-pub fn set_masks(step: &Step, normaliser: &mut Normaliser) {
+pub(crate) fn set_masks(step: &Step, normaliser: &mut Normaliser) {
     let masks = step.mask.iter().map(|(from, to)| (text::pattern(from), to.clone()));
     normaliser.texts.masks = masks.collect();
 }
 
 /// Blanks the values that the step ignores; their presence is still compared.
-pub fn ignore(step: &Step, value: &mut Value) {
+pub(crate) fn ignore(step: &Step, value: &mut Value) {
     for path in &step.ignore {
         if let Some(value) = paths::get_mut(value, path) {
             *value = json!("<ignored>");
@@ -111,7 +111,7 @@ pub fn ignore(step: &Step, value: &mut Value) {
 }
 
 /// The headers that are compared, and those that no response should have.
-pub fn headers(step: &Step, headers: &Headers, normaliser: &mut Normaliser) -> Value {
+pub(crate) fn headers(step: &Step, headers: &Headers, normaliser: &mut Normaliser) -> Value {
     let mut out = Map::new();
     let is = |n: &str, name: &str| n.trim_end_matches('?').eq_ignore_ascii_case(name);
     let named = || {
@@ -153,6 +153,6 @@ pub fn headers(step: &Step, headers: &Headers, normaliser: &mut Normaliser) -> V
 }
 
 /// The entity tag, which steps can send back.
-pub fn etag(headers: &Headers) -> Option<&str> {
+pub(crate) fn etag(headers: &Headers) -> Option<&str> {
     header(headers, "etag")
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 type Answer = (Response, Arc<Value>);
 
 /// The server that is judged, and what its cases share.
-pub struct Target {
+pub(crate) struct Target {
     pub endpoint: Endpoint,
     pub admin: String,
     pub callbacks: Callbacks,
@@ -26,7 +26,7 @@ pub struct Target {
 }
 
 impl Target {
-    pub fn new(endpoint: Endpoint, admin: &str) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, admin: &str) -> Self {
         Self {
             endpoint,
             admin: admin.to_owned(),
@@ -37,17 +37,17 @@ impl Target {
 }
 
 /// The outcome of a step: the normalised response, or why there is none.
-pub type Outcome = Result<Value, String>;
+pub(crate) type Outcome = Result<Value, String>;
 
 /// How long to wait for effects that are asynchronous.
 #[derive(Clone, Copy)]
-pub struct Patience {
+pub(crate) struct Patience {
     pub effects: Duration,
     /// How long a watch stays open after its last expected event, to see unexpected ones.
     pub grace: Duration,
 }
 
-pub struct Runner<'a> {
+pub(crate) struct Runner<'a> {
     recording: &'a Recording,
     target: &'a Target,
     client: Client,
@@ -71,7 +71,7 @@ fn run_name() -> (String, String) {
 }
 
 impl<'a> Runner<'a> {
-    pub fn new(recording: &'a Recording, target: &'a Target, patience: Patience) -> Self {
+    pub(crate) fn new(recording: &'a Recording, target: &'a Target, patience: Patience) -> Self {
         let (name, ip) = run_name();
         let port = target.callbacks.port.to_string();
         let environment: Environment = [
@@ -118,7 +118,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs the case. `is_expected` decides whether a step that waits for an effect has seen it.
-    pub fn run(mut self, mut is_expected: impl FnMut(usize, &Value) -> bool) -> Vec<Outcome> {
+    pub(crate) fn run(mut self, mut is_expected: impl FnMut(usize, &Value) -> bool) -> Vec<Outcome> {
         let ready = self.set_up();
         let mut outcomes = Vec::new();
         for (i, step) in self.recording.case.steps.iter().enumerate() {

@@ -15,12 +15,12 @@ const END: usize = 5;
 const LONG_AGO: f64 = 1_600_000_000.0;
 
 /// Whether a text is the random end of a generated name.
-pub fn is_generated(end: &str) -> bool {
+pub(crate) fn is_generated(end: &str) -> bool {
     end.len() == END && end.chars().all(|c| LETTERS.contains(c))
 }
 
 /// Whether a text is a JSON web token.
-pub fn is_token(s: &str) -> bool {
+pub(crate) fn is_token(s: &str) -> bool {
     let parts: Vec<&str> = s.split('.').collect();
     let plain = |p: &&str| p.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     parts.len() == 3
@@ -30,7 +30,7 @@ pub fn is_token(s: &str) -> bool {
 }
 
 /// A pattern from a recording. Its classes are ASCII: the Unicode tables are not compiled in.
-pub fn pattern(text: &str) -> Regex {
+pub(crate) fn pattern(text: &str) -> Regex {
     let text = text.replace(r"\d", "[0-9]").replace(r"\w", "[0-9A-Za-z_]");
     Regex::new(&text).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -72,7 +72,7 @@ static MESSAGES: LazyLock<Vec<(&str, Regex, &str)>> = LazyLock::new(|| {
 
 /// What is replaced in texts.
 #[derive(Clone, Default)]
-pub struct Texts {
+pub(crate) struct Texts {
     /// Known values and their names, the longest first.
     names: Vec<(String, String)>,
     /// Addresses of services, and the names they got.
@@ -87,19 +87,19 @@ pub struct Texts {
 
 impl Texts {
     /// From now on, `value` appears as `name`, even inside texts.
-    pub fn call(&mut self, value: &str, name: String) {
+    pub(crate) fn call(&mut self, value: &str, name: String) {
         if !self.knows(value) {
             let at = self.names.partition_point(|(known, _)| known.len() >= value.len());
             self.names.insert(at, (value.to_owned(), name));
         }
     }
 
-    pub fn knows(&self, value: &str) -> bool {
+    pub(crate) fn knows(&self, value: &str) -> bool {
         self.names.iter().any(|(known, _)| known == value)
     }
 
     /// The text with the names of known values.
-    pub fn known(&self, s: &str) -> String {
+    pub(crate) fn known(&self, s: &str) -> String {
         let mut s = s.to_owned();
         for (value, name) in &self.names {
             if value.len() <= s.len() && s.contains(value) {
@@ -109,7 +109,7 @@ impl Texts {
         s
     }
 
-    pub fn normalise(&mut self, s: &str, label: &str) -> String {
+    pub(crate) fn normalise(&mut self, s: &str, label: &str) -> String {
         let mut s = self.known(s);
         if s.len() >= 36 {
             s = self.uids(&s, label);

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 /// The paths of created objects, in order.
 #[derive(Default)]
-pub struct Created(Vec<String>);
+pub(crate) struct Created(Vec<String>);
 
 /// A request of the administrator, with a JSON body (for PATCH a merge patch).
-pub fn request(admin: &str, method: &str, path: &str, body: Option<&Value>) -> Request {
+pub(crate) fn request(admin: &str, method: &str, path: &str, body: Option<&Value>) -> Request {
     let of_type = match method {
         "PATCH" => "application/merge-patch+json",
         _ => "application/json",
@@ -30,14 +30,14 @@ pub fn request(admin: &str, method: &str, path: &str, body: Option<&Value>) -> R
 }
 
 impl Created {
-    pub fn add(&mut self, path: String) {
+    pub(crate) fn add(&mut self, path: String) {
         if !self.0.contains(&path) {
             self.0.push(path);
         }
     }
 
     /// Notes the object of a request that succeeded, if it created one or may have.
-    pub fn note(&mut self, request: &Request, status: u16, document: &Value) {
+    pub(crate) fn note(&mut self, request: &Request, status: u16, document: &Value) {
         let writes = matches!(request.method.as_str(), "POST" | "PUT" | "PATCH");
         let name = paths::text(document, "metadata.name");
         if !writes || !(200..300).contains(&status) || request.path.contains("dryRun") || name.is_empty() {
@@ -60,7 +60,7 @@ impl Created {
     }
 
     /// Deletes the objects, the latest first. Failures do not matter: the object may be gone already.
-    pub fn remove(&mut self, client: &mut Client, admin: &str) {
+    pub(crate) fn remove(&mut self, client: &mut Client, admin: &str) {
         let namespaces: Vec<String> = self.0.iter().filter(|p| is_namespace(p)).cloned().collect();
         for path in self.0.drain(..).rev() {
             if is_namespace(&path) {

@@ -4,7 +4,7 @@ use crate::paths;
 use serde_json::{Map, Value, json};
 
 /// The view `name:argument` of a document.
-pub fn apply(view: &str, doc: &Value) -> Value {
+pub(crate) fn apply(view: &str, doc: &Value) -> Value {
     let (name, argument) = view.split_once(':').unwrap_or((view, ""));
     match name {
         "aggregated" => aggregated(doc, argument),
@@ -25,12 +25,12 @@ pub fn apply(view: &str, doc: &Value) -> Value {
 }
 
 /// Whether a group is built in, and not of a CustomResourceDefinition or another server.
-pub fn is_upstream(group: &str) -> bool {
+pub(crate) fn is_upstream(group: &str) -> bool {
     !group.contains('.') || (group.ends_with(".k8s.io") && !group.ends_with("openshift.io"))
 }
 
 /// Whether a text matches a pattern in which `*` stands for anything.
-pub fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
         Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
@@ -41,7 +41,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// The strings of a list, in order.
-pub fn sorted(list: Option<&Value>) -> Value {
+pub(crate) fn sorted(list: Option<&Value>) -> Value {
     let mut items: Vec<Value> = list.and_then(Value::as_array).cloned().unwrap_or_default();
     items.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
     Value::Array(items)

@@ -6,33 +6,33 @@ use crate::{paths, protobuf};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-pub struct Watch(Streaming);
+pub(crate) struct Watch(Streaming);
 
 impl Watch {
-    pub fn open(client: &Client, request: &Request) -> std::io::Result<Self> {
+    pub(crate) fn open(client: &Client, request: &Request) -> std::io::Result<Self> {
         client.watch(request).map(Self)
     }
 
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.0.head.status == 200
     }
 
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.0.ended
     }
 
-    pub fn headers(&self) -> &Headers {
+    pub(crate) fn headers(&self) -> &Headers {
         &self.0.head.headers
     }
 
     /// The whole response of a watch that was refused.
-    pub fn whole(&mut self) -> Response {
+    pub(crate) fn whole(&mut self) -> Response {
         self.0.read(Instant::now() + Duration::from_secs(10), |_| false);
         self.0.head.clone()
     }
 
     /// The events so far. Waits for the expected number of them, and then a little for one too many.
-    pub fn collect(&mut self, step: &Step, wait: Duration, grace: Duration) -> Vec<Value> {
+    pub(crate) fn collect(&mut self, step: &Step, wait: Duration, grace: Duration) -> Vec<Value> {
         let is_protobuf = self.headers().iter().any(|(_, v)| v.contains("protobuf"));
         let events = |body: &[u8]| {
             let all = if is_protobuf { frames(body) } else { lines(body) };

@@ -23,7 +23,7 @@ pub use check::{check_config, decode_config, described};
 pub use fieldset::{FieldSet, PathElement};
 pub use managed::{Writer, update_managed_fields, update_managed_fields_across};
 pub use merge::{Applied, ApplyRequest, apply, apply_across};
-pub use overlay::overlay;
+pub use overlay::{OverlayError, overlay};
 
 use super::value::Value;
 

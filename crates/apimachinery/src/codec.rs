@@ -11,6 +11,28 @@ pub mod protobuf;
 pub mod strict_errors;
 pub mod yaml;
 
+/// Errors whose text is a client's to read become the message of a 400 (`Status::bad_request` takes them).
+macro_rules! messages {
+    ($($error:ty),+ $(,)?) => {$(
+        impl From<$error> for String {
+            fn from(error: $error) -> Self {
+                error.to_string()
+            }
+        }
+    )+};
+}
+
+messages!(
+    budget::OverBudget,
+    cbor::Error,
+    json::Error,
+    protobuf::OpenError,
+    yaml::Error,
+    crate::selector::fields::Error,
+    crate::selector::labels::Error,
+    crate::time::Error,
+);
+
 /// Encodes bytes as lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

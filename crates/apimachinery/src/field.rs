@@ -9,6 +9,7 @@ mod list;
 pub(crate) use list::MAX_ERRORS;
 pub use list::{ErrorList, MAX_TEXT, aggregate, aggregate_texts, cut};
 
+use super::interrupt::pause;
 use super::value::{Str, Value};
 use std::borrow::Cow;
 use std::fmt;
@@ -196,6 +197,7 @@ impl FieldError {
     #[cold]
     #[inline(never)]
     fn of(kind: FieldErrorKind, path: &FieldPath, bad_value: Option<String>, detail: Cow<'_, str>) -> Self {
+        pause();
         Self(Box::new(Fault {
             kind,
             field: path.to_string(),

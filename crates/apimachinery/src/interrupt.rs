@@ -19,6 +19,10 @@ use std::rc::Rc;
 pub trait Limit: 'static {
     /// True once the computation should stop.
     fn is_exceeded(&self) -> bool;
+
+    /// Gives other threads their turn if it is time. A computation that may stop is asked to do so by
+    /// [`is_exceeded`](Self::is_exceeded) alone.
+    fn pause(&self) {}
 }
 
 /// A computation was stopped at a checkpoint and has no result.
@@ -44,6 +48,26 @@ pub fn checkpoint() {
         }
         n => left.set(n - 1),
     });
+}
+
+/// As [`checkpoint`], but never unwinds: for loops that must not be interrupted, since a lock may be held or a write may
+/// be half done. A thread of low priority otherwise runs to the end of its time slice, whoever waits for its core.
+#[inline]
+pub fn pause() {
+    COUNTDOWN.with(|left| match left.get() {
+        0 => {
+            left.set(INTERVAL);
+            check_pause();
+        }
+        n => left.set(n - 1),
+    });
+}
+
+#[cold]
+fn check_pause() {
+    if let Some(limit) = LIMIT.with_borrow(Clone::clone) {
+        limit.pause();
+    }
 }
 
 #[cold]
@@ -112,6 +136,23 @@ mod tests {
             Ok(7),
             "work without checkpoints is never interrupted"
         );
+    }
+
+    #[test]
+    fn pause_never_unwinds() {
+        struct Paused(Rc<Cell<u32>>);
+        impl Limit for Paused {
+            fn is_exceeded(&self) -> bool {
+                true
+            }
+            fn pause(&self) {
+                self.0.set(self.0.get() + 1);
+            }
+        }
+        let paused = Rc::new(Cell::new(0));
+        let work = || (0..INTERVAL * 3).for_each(|_| pause());
+        assert_eq!(run(Rc::new(Paused(paused.clone())), work), Ok(()));
+        assert!((2..=3).contains(&paused.get()));
     }
 
     #[test]

@@ -9,7 +9,6 @@ mod parse;
 mod reads;
 
 use super::value::{Str, Value};
-use std::fmt;
 
 /// A parsed path.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +18,8 @@ pub struct JsonPath {
 }
 
 /// A text that is not a path, or a path that cannot be evaluated on an object; worded as upstream words it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct Error(String);
 
 /// A value that a path leads to.
@@ -136,14 +136,6 @@ impl Step {
         }
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
 
 #[cfg(test)]
 mod tests;

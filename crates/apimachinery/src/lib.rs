@@ -10,7 +10,7 @@
 //! use torana_apimachinery::patch::merge;
 //! use torana_apimachinery::{LabelSelector, json};
 //!
-//! # fn main() -> Result<(), String> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut pod = yaml::decode(b"metadata: {name: web, labels: {app: web}}")?;
 //! merge::apply(&mut pod, json!({"metadata": {"labels": {"tier": "front"}}}));
 //!

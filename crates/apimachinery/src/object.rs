@@ -37,6 +37,12 @@ pub trait ObjectView {
     fn set_meta(&mut self, key: &str, value: impl Into<Value>);
     /// Removes a field of `metadata`.
     fn unset_meta(&mut self, key: &str);
+    /// A copy without some fields of `metadata`, which are not copied either.
+    fn without_meta(&self, keys: &[&str]) -> Self
+    where
+        Self: Sized;
+    /// True if both are equal, except for some fields of `metadata`.
+    fn equals_except_meta(&self, other: &Self, keys: &[&str]) -> bool;
     /// True if `metadata.deletionTimestamp` is set.
     fn is_being_deleted(&self) -> bool;
     /// `metadata.finalizers`; elements that are not strings are skipped.
@@ -68,6 +74,24 @@ impl ObjectView for Value {
     }
     fn unset_meta(&mut self, key: &str) {
         self.unset(&["metadata", key]);
+    }
+    fn without_meta(&self, keys: &[&str]) -> Self {
+        let (Some(object), Some(metadata)) = (self.as_object(), self.get("metadata").as_object()) else {
+            return self.clone();
+        };
+        let mut copy = object.without(&["metadata"]);
+        copy.insert("metadata", metadata.without(keys));
+        Self::Object(copy)
+    }
+    fn equals_except_meta(&self, other: &Self, keys: &[&str]) -> bool {
+        let (Some(a), Some(b)) = (self.as_object(), other.as_object()) else {
+            return self == other;
+        };
+        let metadata_equal = match (self.get("metadata").as_object(), other.get("metadata").as_object()) {
+            (Some(a), Some(b)) => a.equals_except(b, keys),
+            _ => self.get("metadata") == other.get("metadata"),
+        };
+        metadata_equal && a.equals_except(b, &["metadata"])
     }
     fn is_being_deleted(&self) -> bool {
         !self.at(&["metadata", "deletionTimestamp"]).is_null()

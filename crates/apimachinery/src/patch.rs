@@ -47,7 +47,7 @@ pub fn json_type(v: &Value) -> &'static str {
 /// Decodes a body that must be an object; `None` for `null`. The strings are the duplicate keys found; the error is
 /// Go's text.
 fn decode_object(body: &[u8]) -> Result<(Option<Map>, Vec<String>), String> {
-    let (v, notes) = json::decode_with_duplicates(body).map_err(|e| go_syntax_error(&e))?;
+    let (v, notes) = json::decode_with_duplicates(body).map_err(|e| go_syntax_error(&e.to_string()))?;
     match v {
         Value::Object(m) => Ok((Some(m), notes.duplicates)),
         Value::Null => Ok((None, Vec::new())),

@@ -39,11 +39,48 @@ pub fn format_unix(seconds: i64) -> Option<String> {
     OffsetDateTime::from_unix_timestamp(seconds).ok().map(format)
 }
 
+/// Why a text is not a time or a duration. Except for [`Error::Hint`], the texts are Go's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The text does not have the layout.
+    #[error("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {element:?}")]
+    Layout {
+        /// The whole text.
+        text: String,
+        /// Go's layout.
+        layout: &'static str,
+        /// What is left of the text where it differs.
+        rest: String,
+        /// The element of the layout that was expected there.
+        element: &'static str,
+    },
+    /// A month, day, hour, minute or second that does not exist.
+    #[error("parsing time {0:?}: value out of range")]
+    OutOfRange(String),
+    /// No number where one has to be, or too long a duration.
+    #[error("time: invalid duration {0:?}")]
+    Duration(String),
+    /// A number without a unit.
+    #[error("time: missing unit in duration {0:?}")]
+    NoUnit(String),
+    /// A unit that Go does not know.
+    #[error("time: unknown unit {unit:?} in duration {duration:?}")]
+    Unit {
+        /// The unit.
+        unit: String,
+        /// The whole text.
+        duration: String,
+    },
+    /// For our own flags and files: what is expected.
+    #[error("{0}")]
+    Hint(&'static str),
+}
+
 /// Parses RFC 3339 with any offset and any fraction.
 ///
 /// # Errors
-/// Returns Go's text for a malformed time; an out-of-range component has one generic text.
-pub fn parse(s: &str) -> Result<OffsetDateTime, String> {
+/// The text has another form; an out-of-range component has one generic error.
+pub fn parse(s: &str) -> Result<OffsetDateTime, Error> {
     const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
     // Go requires an upper-case `T` and `Z`; RFC 3339 and the `time` crate also accept lower case.
     let shaped = s.len() >= 20 && s.as_bytes()[10] == b'T' && !s.ends_with('z');
@@ -58,8 +95,8 @@ pub fn parse(s: &str) -> Result<OffsetDateTime, String> {
 /// Parses a `metav1.MicroTime`, which must have exactly six fraction digits.
 ///
 /// # Errors
-/// Returns Go's text.
-pub fn parse_micro(s: &str) -> Result<OffsetDateTime, String> {
+/// The text has another form.
+pub fn parse_micro(s: &str) -> Result<OffsetDateTime, Error> {
     const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
     let Some(rest) = s.get(19..) else {
         return Err(cannot_parse(s, LAYOUT));
@@ -69,15 +106,18 @@ pub fn parse_micro(s: &str) -> Result<OffsetDateTime, String> {
         .strip_prefix('.')
         .map_or(0, |r| r.bytes().take_while(u8::is_ascii_digit).count());
     if digits != 6 {
-        return Err(format!(
-            "parsing time {s:?} as {LAYOUT:?}: cannot parse {rest:?} as \".000000\""
-        ));
+        return Err(Error::Layout {
+            text: s.to_owned(),
+            layout: LAYOUT,
+            rest: rest.to_owned(),
+            element: ".000000",
+        });
     }
     Ok(t)
 }
 
-/// Go's error text: the first layout element that does not match, and the input left at that point.
-fn cannot_parse(s: &str, layout: &str) -> String {
+/// Go's error: the first layout element that does not match, and the input left at that point.
+fn cannot_parse(s: &str, layout: &'static str) -> Error {
     // (offset of the element, its layout text, its length)
     const ELEMENTS: [(usize, &str, usize); 6] = [
         (0, "2006", 4),
@@ -88,8 +128,12 @@ fn cannot_parse(s: &str, layout: &str) -> String {
         (17, "05", 2),
     ];
     const SEPARATORS: [&str; 6] = ["", "-", "-", "T", ":", ":"];
-    let fail =
-        |rest: &str, element: &str| format!("parsing time {s:?} as {layout:?}: cannot parse {rest:?} as {element:?}");
+    let fail = |rest: &str, element| Error::Layout {
+        text: s.to_owned(),
+        layout,
+        rest: rest.to_owned(),
+        element,
+    };
     for ((at, element, len), separator) in ELEMENTS.iter().zip(SEPARATORS) {
         let before = at - separator.len();
         let rest = s.get(before..).unwrap_or("");
@@ -107,17 +151,17 @@ fn cannot_parse(s: &str, layout: &str) -> String {
     if !(zone.starts_with('Z') || zone.starts_with('+') || zone.starts_with('-')) {
         return fail(rest, "Z07:00");
     }
-    format!("parsing time {s:?}: value out of range")
+    Error::OutOfRange(s.to_owned())
 }
 
 /// Parses Go's duration syntax without a sign: `1h2m`, `1.5s`, `300ms`, `0`.
 ///
 /// # Errors
-/// Returns a hint at the expected syntax; meant for our own flags and files, not for API responses.
-pub fn parse_duration(value: &str) -> Result<Duration, String> {
-    let nanos = go_nanos(value).map_err(|_| "expected a duration such as 90s, 1m30s or 300ms")?;
+/// A hint at the expected syntax, for our own flags and files, not for API responses.
+pub fn parse_duration(value: &str) -> Result<Duration, Error> {
+    let nanos = go_nanos(value).map_err(|_| Error::Hint("expected a duration such as 90s, 1m30s or 300ms"))?;
     if nanos > MAX_NANOS {
-        return Err("too long".to_owned());
+        return Err(Error::Hint("too long"));
     }
     Ok(Duration::from_nanos(nanos.round() as u64))
 }
@@ -125,20 +169,23 @@ pub fn parse_duration(value: &str) -> Result<Duration, String> {
 /// Parses a duration like Go's `time.ParseDuration`. `None`: zero or negative.
 ///
 /// # Errors
-/// Returns Go's text.
-pub fn parse_go_duration(text: &str) -> Result<Option<Duration>, String> {
+/// The text is not a duration.
+pub fn parse_go_duration(text: &str) -> Result<Option<Duration>, Error> {
     let (negative, unsigned) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
         _ => (false, text),
     };
     let nanos = go_nanos(unsigned).map_err(|odd| match odd {
-        DurationError::Invalid => format!("time: invalid duration {text:?}"),
-        DurationError::NoUnit => format!("time: missing unit in duration {text:?}"),
-        DurationError::Unit(unit) => format!("time: unknown unit {unit:?} in duration {text:?}"),
+        DurationError::Invalid => Error::Duration(text.to_owned()),
+        DurationError::NoUnit => Error::NoUnit(text.to_owned()),
+        DurationError::Unit(unit) => Error::Unit {
+            unit: unit.to_owned(),
+            duration: text.to_owned(),
+        },
     })?;
     if nanos > MAX_NANOS {
-        return Err(format!("time: invalid duration {text:?}"));
+        return Err(Error::Duration(text.to_owned()));
     }
     let nanos = nanos as u64;
     Ok((!negative && nanos > 0).then(|| Duration::from_nanos(nanos)))
@@ -235,7 +282,11 @@ mod tests {
             ("1.2.3s", Err("time: invalid duration \"1.2.3s\"")),
             ("9999999999h", Err("time: invalid duration \"9999999999h\"")),
         ] {
-            assert_eq!(parse_go_duration(text), want.map_err(str::to_owned), "{text}");
+            assert_eq!(
+                parse_go_duration(text).map_err(String::from),
+                want.map_err(str::to_owned),
+                "{text}"
+            );
         }
     }
 
@@ -268,7 +319,7 @@ mod tests {
 
     #[test]
     fn parse_errors_match_go() {
-        let e = |s| parse(s).unwrap_err();
+        let e = |s| parse(s).unwrap_err().to_string();
         assert_eq!(
             e("x"),
             r#"parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006""#
@@ -282,7 +333,7 @@ mod tests {
             r#"parsing time "2024-01-01" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "T""#
         );
         assert_eq!(
-            parse_micro("2024-01-01T00:00:00Z").unwrap_err(),
+            parse_micro("2024-01-01T00:00:00Z").unwrap_err().to_string(),
             r#"parsing time "2024-01-01T00:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#
         );
     }

@@ -13,6 +13,8 @@ pub use meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 pub use net::{cidr, ip, parse_ip};
 pub use objects::validate_conditions;
 
+use crate::interrupt::pause;
+
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
@@ -168,6 +170,7 @@ pub fn dns1035_label(s: &str) -> Vec<String> {
 
 /// Checks a label key or other qualified name: `name` or `example.com/name`.
 pub fn qualified_name(s: &str) -> Vec<String> {
+    pause();
     const WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
     const EXAMPLES: [&str; 3] = ["MyName", "my.name", "123-abc"];
     let mut out = Vec::new();
@@ -249,6 +252,7 @@ fn dot_dirs(s: &str) -> Option<String> {
 
 /// Checks a key of a ConfigMap or Secret, which may become a file name when mounted.
 pub fn config_map_key(s: &str) -> Vec<String> {
+    pause();
     let mut out = Vec::new();
     if s.len() > SUBDOMAIN_MAX {
         out.push(too_long(SUBDOMAIN_MAX));

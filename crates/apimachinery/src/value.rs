@@ -203,6 +203,18 @@ impl Map {
         self.0.retain_mut(|(k, v)| f(k, v));
     }
 
+    /// A copy without some keys, whose values are not copied either.
+    pub fn without(&self, keys: &[&str]) -> Self {
+        let rest = self.0.iter().filter(|(k, _)| !keys.contains(&k.as_str()));
+        Self(rest.cloned().collect())
+    }
+
+    /// True if both have the same pairs, except under some keys.
+    pub fn equals_except(&self, other: &Self, keys: &[&str]) -> bool {
+        let rest = |(k, _): &&(Str, Value)| !keys.contains(&k.as_str());
+        self.0.iter().filter(rest).eq(other.0.iter().filter(rest))
+    }
+
     /// The number of pairs.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -16,7 +16,7 @@ pub(crate) struct Expr {
 
 impl Expr {
     /// Visits the nodes directly below, in the order in which they are evaluated.
-    pub fn children<'e>(&'e self, visit: &mut dyn FnMut(&'e Self)) {
+    pub(crate) fn children<'e>(&'e self, visit: &mut dyn FnMut(&'e Self)) {
         match &self.kind {
             Kind::Literal(_) | Kind::Ident(_) => {}
             Kind::Select(select) => visit(&select.operand),
@@ -120,17 +120,17 @@ pub(crate) struct Fold {
 
 /// Names of the operators as functions.
 pub(crate) mod op {
-    pub const CONDITIONAL: &str = "_?_:_";
-    pub const AND: &str = "_&&_";
-    pub const OR: &str = "_||_";
-    pub const NOT: &str = "!_";
-    pub const NEGATE: &str = "-_";
-    pub const EQUALS: &str = "_==_";
-    pub const NOT_EQUALS: &str = "_!=_";
-    pub const ADD: &str = "_+_";
-    pub const INDEX: &str = "_[_]";
-    pub const OPT_INDEX: &str = "_[?_]";
-    pub const OPT_SELECT: &str = "_?._";
-    pub const IN: &str = "@in";
-    pub const NOT_STRICTLY_FALSE: &str = "@not_strictly_false";
+    pub(crate) const CONDITIONAL: &str = "_?_:_";
+    pub(crate) const AND: &str = "_&&_";
+    pub(crate) const OR: &str = "_||_";
+    pub(crate) const NOT: &str = "!_";
+    pub(crate) const NEGATE: &str = "-_";
+    pub(crate) const EQUALS: &str = "_==_";
+    pub(crate) const NOT_EQUALS: &str = "_!=_";
+    pub(crate) const ADD: &str = "_+_";
+    pub(crate) const INDEX: &str = "_[_]";
+    pub(crate) const OPT_INDEX: &str = "_[?_]";
+    pub(crate) const OPT_SELECT: &str = "_?._";
+    pub(crate) const IN: &str = "@in";
+    pub(crate) const NOT_STRICTLY_FALSE: &str = "@not_strictly_false";
 }

@@ -18,11 +18,11 @@ const LIST: u64 = 10;
 const CHECK: u64 = 350_000;
 
 impl CallCost {
-    pub fn before(&self, args: &[Val<'_>]) -> u64 {
+    pub(crate) fn before(&self, args: &[Val<'_>]) -> u64 {
         (self.before)(args)
     }
 
-    pub fn after(&self, result: &Val<'_>) -> u64 {
+    pub(crate) fn after(&self, result: &Val<'_>) -> u64 {
         self.after.map_or(0, |cost| cost(result))
     }
 }

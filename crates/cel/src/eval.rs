@@ -43,7 +43,7 @@ pub(crate) fn field<'a>(of: &Val<'a>, name: &'a str) -> Option<Out<'a>> {
 }
 
 impl<'p, 'a> Machine<'p, 'a> {
-    pub fn new(program: &'a Program, activation: &'p dyn Activation<'a>, limit: u64) -> Self {
+    pub(crate) fn new(program: &'a Program, activation: &'p dyn Activation<'a>, limit: u64) -> Self {
         let mut variables = Vec::new();
         variables.resize_with(program.variables.len(), || None);
         let mut locals = Vec::new();
@@ -59,7 +59,7 @@ impl<'p, 'a> Machine<'p, 'a> {
         }
     }
 
-    pub fn run(&mut self) -> Out<'a> {
+    pub(crate) fn run(&mut self) -> Out<'a> {
         self.expr(&self.program.plan.root)
     }
 

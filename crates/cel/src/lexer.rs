@@ -44,7 +44,7 @@ fn is_ident(c: char) -> bool {
 }
 
 impl<'s> Lexer<'s> {
-    pub fn new(chars: &'s [char]) -> Self {
+    pub(crate) fn new(chars: &'s [char]) -> Self {
         Self {
             chars,
             at: 0,
@@ -52,7 +52,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    pub fn run(mut self) -> (Vec<Lexeme>, Vec<(u32, String)>) {
+    pub(crate) fn run(mut self) -> (Vec<Lexeme>, Vec<(u32, String)>) {
         let mut out = Vec::new();
         loop {
             self.skip_blank();

@@ -118,7 +118,7 @@ pub(crate) fn function(name: &str, env: &Environment) -> Option<&'static Functio
 
 impl Function {
     /// True for conversions between the language's types, which are folded for constants.
-    pub fn converts(&self) -> bool {
+    pub(crate) fn converts(&self) -> bool {
         matches!(
             self.name,
             "bool" | "bytes" | "double" | "dyn" | "duration" | "int" | "string" | "timestamp" | "type" | "uint"
@@ -128,14 +128,14 @@ impl Function {
 
 impl Callee {
     /// The overloads that the types of the arguments allow.
-    pub fn allowed(&self) -> impl Iterator<Item = &'static Overload> {
+    pub(crate) fn allowed(&self) -> impl Iterator<Item = &'static Overload> {
         let mask = self.overloads;
         let all = self.function.overloads.iter().enumerate();
         all.filter(move |(i, _)| mask & (1 << i) != 0).map(|(_, o)| o)
     }
 
     /// The overload, if the types of the arguments allow just one.
-    pub fn overload(&self) -> Option<&'static Overload> {
+    pub(crate) fn overload(&self) -> Option<&'static Overload> {
         let mut allowed = self.allowed();
         allowed.next().filter(|_| allowed.next().is_none())
     }

@@ -37,11 +37,11 @@ const PRIMARY: &str =
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 
 mod precedence_of {
-    pub const OR: u8 = 0;
-    pub const AND: u8 = 1;
-    pub const RELATION: u8 = 2;
-    pub const SUM: u8 = 3;
-    pub const PRODUCT: u8 = 4;
+    pub(super) const OR: u8 = 0;
+    pub(super) const AND: u8 = 1;
+    pub(super) const RELATION: u8 = 2;
+    pub(super) const SUM: u8 = 3;
+    pub(super) const PRODUCT: u8 = 4;
 }
 
 /// The errors of the parser are found one at a time; those of the lexer all at once.
@@ -158,7 +158,7 @@ impl Parser<'_> {
         })
     }
 
-    pub fn node(&mut self, at: u32, kind: Kind) -> Expr {
+    pub(crate) fn node(&mut self, at: u32, kind: Kind) -> Expr {
         self.ids += 1;
         Expr {
             id: self.ids - 1,
@@ -167,7 +167,7 @@ impl Parser<'_> {
         }
     }
 
-    pub fn call(&mut self, at: u32, function: &str, args: Vec<Expr>) -> Expr {
+    pub(crate) fn call(&mut self, at: u32, function: &str, args: Vec<Expr>) -> Expr {
         let call = Call {
             target: None,
             function: function.into(),
@@ -176,11 +176,11 @@ impl Parser<'_> {
         self.node(at, Kind::Call(Box::new(call)))
     }
 
-    pub fn ident(&mut self, at: u32, name: &str) -> Expr {
+    pub(crate) fn ident(&mut self, at: u32, name: &str) -> Expr {
         self.node(at, Kind::Ident(name.into()))
     }
 
-    pub fn literal(&mut self, at: u32, literal: Literal) -> Expr {
+    pub(crate) fn literal(&mut self, at: u32, literal: Literal) -> Expr {
         self.node(at, Kind::Literal(literal))
     }
 

@@ -17,25 +17,25 @@ pub(crate) const MAX_PARTS: usize = 1000;
 
 impl Unifier {
     /// A parameter that stands for nothing yet.
-    pub fn fresh(&mut self) -> Type {
+    pub(crate) fn fresh(&mut self) -> Type {
         self.bound.push(None);
         Type::Param(self.bound.len() as u32 - 1)
     }
 
     /// Parameters for one use of an overload; returns the first.
-    pub fn reserve(&mut self) -> u32 {
+    pub(crate) fn reserve(&mut self) -> u32 {
         let first = self.bound.len();
         self.bound.resize(first + PER_OVERLOAD, None);
         first as u32
     }
 
     /// The type with its parameters replaced by those from `first`.
-    pub fn instance(&self, t: &Type, first: u32) -> Type {
+    pub(crate) fn instance(&self, t: &Type, first: u32) -> Type {
         rebuild(t, &|n| Type::Param(first + n))
     }
 
     /// What a parameter stands for, or else the type itself.
-    pub fn resolve(&self, t: &Type) -> Type {
+    pub(crate) fn resolve(&self, t: &Type) -> Type {
         let mut t = t;
         while let Type::Param(n) = t {
             match &self.bound[*n as usize] {
@@ -47,7 +47,7 @@ impl Unifier {
     }
 
     /// The type without parameters: those that stand for nothing are dyn.
-    pub fn close(&self, t: &Type) -> Type {
+    pub(crate) fn close(&self, t: &Type) -> Type {
         match t {
             Type::Param(_) => match self.resolve(t) {
                 Type::Param(_) => Type::Dyn,
@@ -61,7 +61,7 @@ impl Unifier {
     }
 
     /// The number of parts of the type, counted up to the limit.
-    pub fn parts(&self, t: &Type) -> usize {
+    pub(crate) fn parts(&self, t: &Type) -> usize {
         let mut left = MAX_PARTS + 1;
         self.count(t, &mut left);
         MAX_PARTS + 1 - left
@@ -83,7 +83,7 @@ impl Unifier {
     }
 
     /// True if each type of `from` is acceptable where `to` is wanted; binds parameters.
-    pub fn all_assignable(&mut self, from: &[Type], to: &[Type]) -> bool {
+    pub(crate) fn all_assignable(&mut self, from: &[Type], to: &[Type]) -> bool {
         let mark = self.trail.len();
         let all = from.iter().zip(to).all(|(f, t)| self.unify(f, t));
         if !all {
@@ -95,7 +95,7 @@ impl Unifier {
     }
 
     /// True if the two types go together; binds parameters.
-    pub fn assignable(&mut self, from: &Type, to: &Type) -> bool {
+    pub(crate) fn assignable(&mut self, from: &Type, to: &Type) -> bool {
         self.all_assignable(std::slice::from_ref(from), std::slice::from_ref(to))
     }
 
@@ -160,7 +160,7 @@ impl Unifier {
     }
 
     /// The more general of two types that go together.
-    pub fn general(&self, a: &Type, b: &Type) -> Type {
+    pub(crate) fn general(&self, a: &Type, b: &Type) -> Type {
         if self.no_more_specific(a, b) {
             a.clone()
         } else {

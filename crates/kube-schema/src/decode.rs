@@ -10,11 +10,13 @@ mod scalar;
 
 pub use converter::coerce;
 pub use order::sort_by_document_order;
+pub use scalar::base64;
 
 use super::{Emit, Field, FreeForm, SchemaOr, Ty, TypeDef};
 use std::fmt;
-use torana_apimachinery::codec::budget::{DecodeBudget, PAIR, weight};
+use torana_apimachinery::codec::budget::{DecodeBudget, OverBudget, PAIR, weight};
 use torana_apimachinery::codec::strict_errors::StrictErrors;
+use torana_apimachinery::interrupt::pause;
 use torana_apimachinery::patch::json_type;
 use torana_apimachinery::value::{Str, Value};
 
@@ -37,6 +39,12 @@ impl fmt::Display for DecodeError {
 }
 
 impl std::error::Error for DecodeError {}
+
+impl From<OverBudget> for DecodeError {
+    fn from(e: OverBudget) -> Self {
+        Self(e.to_string())
+    }
+}
 
 /// Rewrites `v` to what Go would encode after decoding it into `def`; see the module documentation.
 ///
@@ -262,7 +270,7 @@ impl Cx {
         map.reserve(missing.len());
         for f in missing {
             let v = unset(f);
-            self.added.take(PAIR + weight(&v)).map_err(DecodeError)?;
+            self.added.take(PAIR + weight(&v))?;
             map.insert(Str::const_new(f.name), v);
         }
         Ok(())
@@ -289,6 +297,7 @@ impl Cx {
     }
 
     fn value(&mut self, ty: Ty, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
+        pause();
         let wrong = |v: &Value| Err(at.mismatch(json_type(v), &go_type(ty)));
         match (ty, &mut *v) {
             (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) | (Ty::Int64, Value::Int(_)) => Ok(()),

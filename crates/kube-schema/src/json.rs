@@ -10,6 +10,7 @@ mod documents;
 use super::{FreeForm, Ty, TypeDef, by_gvk, by_name};
 use documents::Layout;
 use torana_apimachinery::codec::json;
+use torana_apimachinery::interrupt::pause;
 use torana_apimachinery::value::{Map, Value};
 
 /// The schema of a recursive type, which is also what the shorthands of [`super::SchemaOr`] stand for.
@@ -179,6 +180,7 @@ impl Encoder<'_> {
                 };
                 out.push(b'[');
                 for (i, item) in items.iter().enumerate() {
+                    pause();
                     if i > 0 {
                         out.push(b',');
                     }
@@ -194,6 +196,7 @@ impl Encoder<'_> {
     fn map(&mut self, shape: Shape, map: &Map, out: &mut Vec<u8>) {
         out.push(b'{');
         for (i, (key, value)) in map.iter().enumerate() {
+            pause();
             if i > 0 {
                 out.push(b',');
             }

@@ -13,6 +13,22 @@ use torana_apimachinery::value::{Map, Value};
 /// All descriptions, deflated: NUL-terminated, each definition's own before those of its fields, in table order.
 static DESCRIPTIONS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.bin"));
 
+/// What query parameters mean: pairs of `<options kind>.<field in lower case>` and the text, each NUL-terminated.
+static PARAMETERS: &str = include_str!(concat!(env!("OUT_DIR"), "/parameters.txt"));
+
+/// Upstream's description of a query parameter, a field of an options kind such as `ListOptions` or `PodLogOptions`. Scans a
+/// short text: for building documents, not for requests.
+pub fn parameter(options: &str, name: &str) -> Option<&'static str> {
+    let mut texts = PARAMETERS.split('\0');
+    while let (Some(key), Some(text)) = (texts.next(), texts.next()) {
+        let of = key.split_once('.').filter(|(kind, _)| *kind == options);
+        if of.is_some_and(|(_, field)| field.eq_ignore_ascii_case(name)) {
+            return Some(text);
+        }
+    }
+    None
+}
+
 /// Types that belong to every group: their schemas list the group versions of the document they appear in.
 const EVERYWHERE: [&str; 2] = [
     "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
@@ -360,6 +376,18 @@ mod tests {
             *pod.at(&["properties", "nodeSelector", "additionalProperties"]),
             json!({"type": "string"})
         );
+    }
+
+    #[test]
+    fn query_parameters_are_described() {
+        let text = parameter("ListOptions", "labelSelector").unwrap();
+        assert!(
+            text.starts_with("A selector to restrict the list of returned objects"),
+            "{text}"
+        );
+        assert!(parameter("PodLogOptions", "insecureSkipTLSVerifyBackend").is_some());
+        assert_eq!(parameter("ListOptions", "nothing"), None);
+        assert_eq!(parameter("Nothing", "labelSelector"), None);
     }
 
     #[test]

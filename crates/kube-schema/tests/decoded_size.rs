@@ -123,7 +123,7 @@ fn json_trees_are_within_their_budget() {
         ("one number", of("0.", |_| "1".to_owned(), "")),
         ("one long string", of("\"", |_| "\\u00e9".to_owned(), "\"")),
     ];
-    check(&cases, false, false, |b| json::decode_with_duplicates(b).map(drop));
+    check(&cases, false, false, |b| Ok(json::decode_with_duplicates(b).map(drop)?));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn yaml_trees_are_within_their_budget() {
             of(&format!("m: &m\n{keys}l:\n"), |_| "- {<<: *m}\n".to_owned(), "")
         }),
     ];
-    check(&cases, true, true, |b| yaml::decode_with_duplicates(b).map(drop));
+    check(&cases, true, true, |b| Ok(yaml::decode_with_duplicates(b).map(drop)?));
 }
 
 #[test]
@@ -178,8 +178,8 @@ fn cbor_trees_are_within_their_budget() {
         ("empty maps", [&[0x9f][..], &vec![0xa0; LENGTH], &[0xff]].concat()),
     ];
     check(&cases, true, false, |b| match cbor::decode(b) {
-        Err(e) if e.contains("nested level") || e.contains("EOF") || e.contains("map key") => Ok(()),
-        other => other.map(drop),
+        Err(cbor::Error::TooDeep | cbor::Error::UnexpectedEof | cbor::Error::MapKey { .. }) => Ok(()),
+        other => Ok(other.map(drop)?),
     });
 }
 

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use torana_cel::Val;
 
 /// Conditions that must all hold.
-pub struct Conditions(Vec<Expression>);
+pub(crate) struct Conditions(Vec<Expression>);
 
 /// What the evaluation of conditions came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judged {
+pub(crate) struct Judged {
     /// Whether all conditions hold; the error is upstream's text. One that is false outweighs the errors of others.
     pub applies: Result<bool, String>,
     /// How many could not be evaluated.
@@ -34,7 +34,7 @@ impl Default for Judged {
 
 impl Conditions {
     /// Compiles a list of `matchConditions`, which cannot name variables.
-    pub fn parse(list: &Value, has_params: bool) -> Self {
+    pub(crate) fn parse(list: &Value, has_params: bool) -> Self {
         let list = list.items();
         if list.is_empty() {
             return Self(Vec::new());
@@ -45,12 +45,12 @@ impl Conditions {
     }
 
     /// True if there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Evaluates the conditions under their own budget.
-    pub fn judge<'a>(&'a self, run: &Run<'a>) -> Judged {
+    pub(crate) fn judge<'a>(&'a self, run: &Run<'a>) -> Judged {
         if self.0.is_empty() {
             return Judged::default();
         }

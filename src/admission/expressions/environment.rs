@@ -2,15 +2,17 @@
 
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use torana_cel::{Environment, Program, Schema, Type};
+
+use crate::sync::Mutex;
 
 /// A compiled expression, or why there is none, in upstream's words.
 pub(super) type Compiled = Result<Program, String>;
 
 /// An expression with its program.
 #[derive(Clone)]
-pub struct Expression {
+pub(crate) struct Expression {
     /// Its source.
     pub text: String,
     pub(super) program: Arc<Compiled>,
@@ -18,7 +20,7 @@ pub struct Expression {
 
 /// The type that an expression must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Returns {
+pub(crate) enum Returns {
     /// That of any value.
     Anything,
     /// That of conditions.
@@ -35,7 +37,7 @@ pub enum Returns {
 
 /// Compiles the expressions of one policy or webhook.
 #[derive(Clone)]
-pub struct Compiler {
+pub(crate) struct Compiler {
     environment: Environment,
     key: Key,
 }
@@ -165,14 +167,14 @@ impl Expression {
     }
 
     /// Why the expression has no program, in upstream's words.
-    pub fn error(&self) -> Option<&str> {
+    pub(crate) fn error(&self) -> Option<&str> {
         self.program.as_ref().as_ref().err().map(String::as_str)
     }
 }
 
 impl Compiler {
     /// The environment of a policy without variables. Expressions of messages cannot name the authorizer.
-    pub fn new(has_params: bool, has_authorizer: bool) -> Self {
+    pub(crate) fn new(has_params: bool, has_authorizer: bool) -> Self {
         let mut environment = Environment::default();
         for name in ["object", "oldObject"] {
             environment.declare(name, Schema::any());
@@ -193,7 +195,7 @@ impl Compiler {
     }
 
     /// Declares a variable, which later expressions can name. Its type is that of its expression.
-    pub fn declare(&mut self, name: &str, variable: &Expression) {
+    pub(crate) fn declare(&mut self, name: &str, variable: &Expression) {
         let schema = match variable.program.as_ref().as_ref().map(|p| p.result_type().clone()) {
             Ok(Type::Dyn) | Err(_) => Schema::any(),
             Ok(ty) => Schema::scalar(ty, u64::MAX),
@@ -208,14 +210,14 @@ impl Compiler {
     }
 
     /// A compiler that knows the same variables, whose expressions can construct objects.
-    pub fn allow_construction(mut self) -> Self {
+    pub(crate) fn allow_construction(mut self) -> Self {
         self.environment.allow_construction();
         self.key = extend(&self.key, ["", "construction"]);
         self
     }
 
     /// Compiles an expression.
-    pub fn compile(&self, text: &str, returns: Returns) -> Expression {
+    pub(crate) fn compile(&self, text: &str, returns: Returns) -> Expression {
         let key = extend(&self.key, [&format!("{returns:?}"), text]);
         let program = Programs::get(key, || self.program(text, returns));
         Expression {
@@ -251,12 +253,11 @@ impl Compiler {
 
 impl Programs {
     fn get(key: Key, make: impl FnOnce() -> Compiled) -> Arc<Compiled> {
-        let lock = || PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().all.get(&key).and_then(Weak::upgrade) {
+        if let Some(known) = PROGRAMS.lock().all.get(&key).and_then(Weak::upgrade) {
             return known;
         }
         let made = Arc::new(make());
-        let mut programs = lock();
+        let mut programs = PROGRAMS.lock();
         if programs.all.len() >= programs.sweep_at.max(FIRST_SWEEP) {
             programs.all.retain(|_, program| program.strong_count() > 0);
             programs.sweep_at = programs.all.len() * 2;

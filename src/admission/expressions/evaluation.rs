@@ -36,11 +36,11 @@ const QUICK: Limits = Limits {
 /// About what an evaluation allocates: its costs bound the sizes of what it makes.
 const MEMORY: usize = 16 << 20;
 /// Upstream's text for an evaluation that ended before its last expression.
-pub const OUT_OF_BUDGET: &str =
+pub(crate) const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// What a [`Case`] evaluates: a policy, a mutation of one, or the match conditions of a webhook.
-pub trait Subject: Send + Sync + 'static {
+pub(crate) trait Subject: Send + Sync + 'static {
     /// What an evaluation comes to.
     type Findings: Send + 'static;
 
@@ -52,7 +52,7 @@ pub trait Subject: Send + Sync + 'static {
 }
 
 /// Everything that an evaluation depends on.
-pub struct Case<S> {
+pub(crate) struct Case<S> {
     /// What is evaluated.
     pub subject: Arc<S>,
     /// The values of variables.
@@ -68,7 +68,7 @@ impl<S: Subject> Case<S> {
     ///
     /// # Errors
     /// The compute pool takes no more work.
-    pub async fn evaluate(self) -> Result<S::Findings, compute::Error> {
+    pub(crate) async fn evaluate(self) -> Result<S::Findings, compute::Error> {
         loop {
             let (findings, sufficed) = self.attempt(QUICK);
             if self.checks.decide_wanted().await {
@@ -111,10 +111,10 @@ impl<S: Subject> Case<S> {
 
 /// The budget of an evaluation is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutOfBudget;
+pub(crate) struct OutOfBudget;
 
 /// An evaluation under limits.
-pub struct Run<'a> {
+pub(crate) struct Run<'a> {
     variables: &'a Variables,
     inputs: &'a Inputs,
     checks: &'a Checks,
@@ -150,17 +150,17 @@ impl<'a> Activation<'a> for Run<'a> {
 
 impl<'a> Run<'a> {
     /// Gives the expressions that follow the budget of match conditions.
-    pub fn begin_conditions(&self) {
+    pub(crate) fn begin_conditions(&self) {
         self.remaining.set(self.limits.conditions);
     }
 
     /// Gives the expressions that follow a budget of their own.
-    pub fn begin_evaluation(&self) {
+    pub(crate) fn begin_evaluation(&self) {
         self.remaining.set(self.limits.evaluation);
     }
 
     /// Takes the authorizer away from the expressions that follow.
-    pub fn withdraw_authorizer(&self) {
+    pub(crate) fn withdraw_authorizer(&self) {
         self.authorizes.set(false);
     }
 
@@ -169,11 +169,10 @@ impl<'a> Run<'a> {
         let place = self.variables.place(name)?;
         let known = self.computed.borrow().get(&place).cloned();
         known.or_else(|| {
-            for earlier in self.variables.before(place) {
-                if !self.computed.borrow().contains_key(&earlier) {
-                    // Kept for what reads it.
-                    let _ = self.compute(earlier);
-                }
+            let is_known = |place| self.computed.borrow().contains_key(&place);
+            for earlier in self.variables.before(place, is_known) {
+                // Kept for what reads it.
+                let _ = self.compute(earlier);
             }
             Some(self.compute(place))
         })
@@ -209,7 +208,7 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// The budget is exceeded.
-    pub fn evaluate(&self, expression: &'a Expression) -> Result<Result<Val<'a>, String>, OutOfBudget> {
+    pub(crate) fn evaluate(&self, expression: &'a Expression) -> Result<Result<Val<'a>, String>, OutOfBudget> {
         let program = match expression.program.as_ref() {
             Ok(program) => program,
             Err(why) => return Ok(Err(format!("compilation error: {why}"))),

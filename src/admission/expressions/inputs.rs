@@ -7,12 +7,13 @@ use crate::apimachinery::value::{Map, Str, Value};
 use crate::authz::{self, Authorizer};
 use crate::json;
 use crate::request::UserInfo;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard};
+use std::sync::Arc;
 use torana_cel::{Check, Decision};
 
 /// The values of an evaluation.
 #[derive(Clone, Default)]
-pub struct Inputs {
+pub(crate) struct Inputs {
     /// The object in its current state.
     pub object: Arc<Value>,
     /// The stored object.
@@ -31,7 +32,7 @@ impl Inputs {
     ///
     /// # Errors
     /// Those of the conversion.
-    pub async fn new(
+    pub(crate) async fn new(
         cluster: &ObjectLookup,
         attributes: &Attributes,
         (object, version): (&Value, &ServedKind),
@@ -116,7 +117,7 @@ fn user(user: &UserInfo) -> Value {
 }
 
 /// The members of a namespace that expressions may read.
-pub fn namespace(stored: Option<&Value>) -> Value {
+pub(crate) fn namespace(stored: Option<&Value>) -> Value {
     const METADATA: [&str; 11] = [
         "name",
         "generateName",
@@ -147,7 +148,7 @@ pub fn namespace(stored: Option<&Value>) -> Value {
 
 /// The checks of expressions. The language is synchronous: a check that cannot be decided without waiting is noted, so that
 /// the evaluation can be repeated when its decision is known. What a check costs bounds the number of repetitions.
-pub struct Checks {
+pub(crate) struct Checks {
     authorizer: Arc<dyn Authorizer>,
     user: Arc<UserInfo>,
     known: Mutex<Known>,
@@ -161,7 +162,7 @@ struct Known {
 
 impl Checks {
     /// Checks by `user`, unless they name a service account.
-    pub fn new(authorizer: Arc<dyn Authorizer>, user: Arc<UserInfo>) -> Self {
+    pub(crate) fn new(authorizer: Arc<dyn Authorizer>, user: Arc<UserInfo>) -> Self {
         Self {
             authorizer,
             user,
@@ -170,11 +171,11 @@ impl Checks {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Decides a check that the evaluation could not wait for. False if there was none.
-    pub async fn decide_wanted(&self) -> bool {
+    pub(crate) async fn decide_wanted(&self) -> bool {
         let Some(check) = self.known().wanted.take() else {
             return false;
         };
@@ -248,7 +249,7 @@ fn decision(verdict: authz::Verdict) -> Decision {
 }
 
 /// The check of the request's own resource.
-pub fn own_check(attributes: &Attributes) -> Check {
+pub(crate) fn own_check(attributes: &Attributes) -> Check {
     Check {
         group: attributes.resource.group.to_string(),
         resource: attributes.resource.resource.to_string(),

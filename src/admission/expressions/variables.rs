@@ -1,24 +1,22 @@
 //! The variables of a policy: named expressions, of which each may read those before it.
 
 use super::environment::Expression;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Values are computed by recursion up to this depth, and in order beyond it.
 const MAX_RECURSION: u32 = 50;
 
 /// The variables of a policy, in the order of their declaration.
 #[derive(Default)]
-pub struct Variables {
+pub(crate) struct Variables {
     all: Vec<Variable>,
     /// By `variables.<name>`. Of several with one name, the first counts.
     places: HashMap<String, usize>,
 }
 
-/// One variable.
-pub struct Variable {
+pub(crate) struct Variable {
     /// Without `variables.`.
     pub name: String,
-    /// Its expression.
     pub expression: Expression,
     /// The places of the variables that it reads.
     reads: Vec<usize>,
@@ -28,7 +26,7 @@ pub struct Variable {
 
 impl Variables {
     /// Adds a variable.
-    pub fn push(&mut self, name: &str, expression: Expression) {
+    pub(crate) fn push(&mut self, name: &str, expression: Expression) {
         let mut reads = Vec::new();
         if let Ok(program) = expression.program.as_ref() {
             reads.extend(program.variables().filter_map(|v| self.places.get(v).copied()));
@@ -44,23 +42,23 @@ impl Variables {
     }
 
     /// The place of the variable with this dotted name.
-    pub fn place(&self, name: &str) -> Option<usize> {
+    pub(crate) fn place(&self, name: &str) -> Option<usize> {
         self.places.get(name).copied()
     }
 
     /// The variables, by their places.
-    pub fn all(&self) -> &[Variable] {
+    pub(crate) fn all(&self) -> &[Variable] {
         &self.all
     }
 
-    /// What to compute before the variable at `place`, each after what it reads itself. Empty unless the chain is so long
-    /// that recursion would need much stack: computing everything that a variable names, rather than what its evaluation
-    /// reads, costs budget.
-    pub fn before(&self, place: usize) -> Vec<usize> {
+    /// What to compute before the variable at `place`, each after what it reads itself; not what `is_known`, nor what only
+    /// that reads. Empty unless the chain is so long that recursion would need much stack: computing everything that a
+    /// variable names, rather than what its evaluation reads, costs budget.
+    pub(crate) fn before(&self, place: usize, is_known: impl Fn(usize) -> bool) -> Vec<usize> {
         if self.all[place].depth <= MAX_RECURSION {
             return Vec::new();
         }
-        let (mut order, mut seen) = (Vec::new(), vec![false; place]);
+        let (mut order, mut seen) = (Vec::new(), HashSet::new());
         let mut path = vec![(place, 0)];
         while let Some((at, next)) = path.last_mut() {
             let Some(&read) = self.all[*at].reads.get(*next) else {
@@ -68,7 +66,7 @@ impl Variables {
                 continue;
             };
             *next += 1;
-            if !std::mem::replace(&mut seen[read], true) {
+            if !is_known(read) && seen.insert(read) {
                 path.push((read, 0));
             }
         }

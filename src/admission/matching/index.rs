@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// Positions in a list of criteria, by the plural of the resources that they select. Groups and versions are not part of
 /// the key: equivalent resources have the same plural in other groups.
 #[derive(Clone, Debug, Default)]
-pub struct PluralIndex {
+pub(crate) struct PluralIndex {
     by_plural: HashMap<Str, Vec<usize>>,
     /// Criteria that select any resource.
     any: Vec<usize>,
@@ -16,7 +16,7 @@ pub struct PluralIndex {
 
 impl PluralIndex {
     /// The index of a list.
-    pub fn new<'c>(all: impl Iterator<Item = &'c Criteria>) -> Self {
+    pub(crate) fn new<'c>(all: impl Iterator<Item = &'c Criteria>) -> Self {
         let mut index = Self::default();
         for (position, criteria) in all.enumerate() {
             let Some(names) = plurals(criteria) else {
@@ -34,12 +34,12 @@ impl PluralIndex {
     }
 
     /// True if [`candidates`](Self::candidates) is not empty.
-    pub fn has_candidates(&self, plural: &str) -> bool {
+    pub(crate) fn has_candidates(&self, plural: &str) -> bool {
         !self.any.is_empty() || self.by_plural.contains_key(plural)
     }
 
     /// The positions of the criteria that can match this resource, in ascending order.
-    pub fn candidates(&self, plural: &str) -> impl Iterator<Item = usize> {
+    pub(crate) fn candidates(&self, plural: &str) -> impl Iterator<Item = usize> {
         let mut named = self
             .by_plural
             .get(plural)

@@ -9,7 +9,7 @@ const ANY: &str = "*";
 
 /// A parsed `RuleWithOperations` or `NamedRuleWithOperations`.
 #[derive(Clone, Debug)]
-pub struct Rule {
+pub(crate) struct Rule {
     operations: Operations,
     groups: Names,
     versions: Names,
@@ -47,7 +47,7 @@ enum Scope {
 
 impl Rule {
     /// Reads a valid rule.
-    pub fn parse(rule: &Value) -> Self {
+    pub(crate) fn parse(rule: &Value) -> Self {
         let resources = rule.get("resources").items().iter().filter_map(Value::as_str);
         Self {
             operations: Operations::parse(rule.get("operations")),
@@ -69,7 +69,7 @@ impl Rule {
 
     /// True if the rule matches this write when its resource is taken to be `resource`, which is that of the request or
     /// an equivalent one.
-    pub fn matches(&self, attributes: &Attributes, resource: &GroupVersionResource) -> bool {
+    pub(crate) fn matches(&self, attributes: &Attributes, resource: &GroupVersionResource) -> bool {
         self.operations.has(attributes.operation)
             && self.resources.iter().any(|(plural, sub)| {
                 // `pods/*` includes `pods`: the wildcard also stands for no subresource.
@@ -82,7 +82,7 @@ impl Rule {
     }
 
     /// The plurals that the rule can match; `None` if that is any.
-    pub fn plurals(&self) -> Option<impl Iterator<Item = &Str>> {
+    pub(crate) fn plurals(&self) -> Option<impl Iterator<Item = &Str>> {
         let any = self.resources.iter().any(|(plural, _)| *plural == Name::Any);
         let only = self.resources.iter().filter_map(|(plural, _)| match plural {
             Name::Only(name) => Some(name),

@@ -5,8 +5,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// The AlwaysDeny plugin.
-pub struct AlwaysDeny;
+pub(crate) struct AlwaysDeny;
 
 #[async_trait]
 impl Admission for AlwaysDeny {

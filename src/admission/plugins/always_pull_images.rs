@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use std::collections::HashSet;
 
 /// Sets the pull policy of all containers and image volumes to `Always`.
-pub struct AlwaysPullImages;
+pub(crate) struct AlwaysPullImages;
 
 fn images(pod: &Value) -> Vec<&str> {
     let volumes = pod.at(&["spec", "volumes"]).items().iter();

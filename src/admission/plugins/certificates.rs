@@ -46,7 +46,7 @@ fn signer(object: &Value) -> &str {
 }
 
 /// CertificateApproval: approving a request requires the verb `approve` on its signer.
-pub struct CertificateApproval(pub Arc<dyn Authorizer>);
+pub(crate) struct CertificateApproval(pub Arc<dyn Authorizer>);
 
 #[async_trait]
 impl Admission for CertificateApproval {
@@ -67,7 +67,7 @@ impl Admission for CertificateApproval {
 }
 
 /// CertificateSigning: setting a certificate or conditions requires the verb `sign` on the signer.
-pub struct CertificateSigning(pub Arc<dyn Authorizer>);
+pub(crate) struct CertificateSigning(pub Arc<dyn Authorizer>);
 
 #[async_trait]
 impl Admission for CertificateSigning {
@@ -93,7 +93,7 @@ impl Admission for CertificateSigning {
 }
 
 /// ClusterTrustBundleAttest: a bundle for a signer requires the verb `attest` on that signer.
-pub struct ClusterTrustBundleAttest(pub Arc<dyn Authorizer>);
+pub(crate) struct ClusterTrustBundleAttest(pub Arc<dyn Authorizer>);
 
 #[async_trait]
 impl Admission for ClusterTrustBundleAttest {
@@ -119,7 +119,7 @@ impl Admission for ClusterTrustBundleAttest {
 }
 
 /// CertificateSubjectRestriction: forbids client certificates for the group `system:masters`.
-pub struct CertificateSubjectRestriction;
+pub(crate) struct CertificateSubjectRestriction;
 
 /// The subject of a PEM-encoded certificate request in base64 (`spec.request`).
 ///

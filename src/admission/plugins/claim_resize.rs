@@ -9,13 +9,13 @@ use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
 /// Rejects a larger storage request unless the claim is bound and its storage class allows expansion.
-pub struct PersistentVolumeClaimResize {
+pub(crate) struct PersistentVolumeClaimResize {
     cluster: ObjectLookup,
 }
 
 impl PersistentVolumeClaimResize {
     /// Reads storage classes from `cluster`.
-    pub fn new(cluster: ObjectLookup) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 

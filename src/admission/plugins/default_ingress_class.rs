@@ -9,14 +9,13 @@ use async_trait::async_trait;
 
 const GROUP: &str = "networking.k8s.io";
 
-/// The DefaultIngressClass plugin.
-pub struct DefaultIngressClass {
+pub(crate) struct DefaultIngressClass {
     cluster: ObjectLookup,
 }
 
 impl DefaultIngressClass {
     /// Reads ingress classes from `cluster`.
-    pub fn new(cluster: ObjectLookup) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 }

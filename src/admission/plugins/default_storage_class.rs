@@ -14,14 +14,13 @@ const MARKS: &[&str] = &[
 /// The annotation that specified a claim's class before the field existed.
 pub(super) const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// The DefaultStorageClass plugin.
-pub struct DefaultStorageClass {
+pub(crate) struct DefaultStorageClass {
     cluster: ObjectLookup,
 }
 
 impl DefaultStorageClass {
     /// Reads storage classes from `cluster`.
-    pub fn new(cluster: ObjectLookup) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 }

@@ -10,14 +10,13 @@ use async_trait::async_trait;
 /// The taints of nodes that are not ready, or that stopped reporting.
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// The DefaultTolerationSeconds plugin.
-pub struct DefaultTolerationSeconds {
+pub(crate) struct DefaultTolerationSeconds {
     tolerations: [(&'static str, Value); 2],
 }
 
 impl DefaultTolerationSeconds {
     /// The times, in seconds, for which pods tolerate a not-ready and an unreachable node.
-    pub fn new(not_ready: i64, unreachable: i64) -> Self {
+    pub(crate) fn new(not_ready: i64, unreachable: i64) -> Self {
         let [first, second] = TAINTS;
         let of = |key: &'static str, seconds: i64| {
             let toleration = crate::json!({

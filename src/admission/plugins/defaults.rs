@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 ///
 /// # Errors
 /// 500 if the storage fails.
-pub async fn default_of(
+pub(crate) async fn default_of(
     cluster: &ObjectLookup,
     group: &str,
     resource: &str,

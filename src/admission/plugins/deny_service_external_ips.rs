@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use std::collections::HashSet;
 
 /// Rejects Services with new external IPs; those already present may stay.
-pub struct DenyServiceExternalIPs;
+pub(crate) struct DenyServiceExternalIPs;
 
 #[async_trait]
 impl Admission for DenyServiceExternalIPs {

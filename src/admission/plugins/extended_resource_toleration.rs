@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use std::collections::BTreeSet;
 
 /// Adds a toleration for each extended resource that a pod requests.
-pub struct ExtendedResourceToleration;
+pub(crate) struct ExtendedResourceToleration;
 
 /// True for a resource outside of `kubernetes.io` whose name is also valid in a quota.
 fn is_extended(resource: &str) -> bool {

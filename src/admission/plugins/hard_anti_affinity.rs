@@ -9,7 +9,7 @@ use async_trait::async_trait;
 const HOST: &str = "kubernetes.io/hostname";
 
 /// Rejects pods with required anti-affinity by any other topology key.
-pub struct LimitPodHardAntiAffinityTopology;
+pub(crate) struct LimitPodHardAntiAffinityTopology;
 
 #[async_trait]
 impl Admission for LimitPodHardAntiAffinityTopology {

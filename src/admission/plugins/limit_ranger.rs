@@ -11,8 +11,7 @@ use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 use std::collections::HashSet;
 
-/// The LimitRanger plugin.
-pub struct LimitRanger {
+pub(crate) struct LimitRanger {
     cluster: ObjectLookup,
 }
 
@@ -83,7 +82,7 @@ impl Violations {
 
 impl LimitRanger {
     /// Reads LimitRanges from `cluster`.
-    pub fn new(cluster: ObjectLookup) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 

@@ -12,7 +12,7 @@ fn is_about_content(attributes: &Attributes) -> bool {
 }
 
 /// Rejects content of namespaces that do not exist.
-pub struct NamespaceExists(pub ObjectLookup);
+pub(crate) struct NamespaceExists(pub ObjectLookup);
 
 #[async_trait]
 impl Admission for NamespaceExists {
@@ -30,7 +30,7 @@ impl Admission for NamespaceExists {
 }
 
 /// Creates the namespace of an object if it is missing.
-pub struct NamespaceAutoProvision(pub ObjectLookup);
+pub(crate) struct NamespaceAutoProvision(pub ObjectLookup);
 
 #[async_trait]
 impl Admission for NamespaceAutoProvision {

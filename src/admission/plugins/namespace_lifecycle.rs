@@ -11,14 +11,13 @@ use async_trait::async_trait;
 /// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// The NamespaceLifecycle plugin.
-pub struct NamespaceLifecycle {
+pub(crate) struct NamespaceLifecycle {
     cluster: ObjectLookup,
 }
 
 impl NamespaceLifecycle {
     /// Reads namespaces from `cluster`.
-    pub fn new(cluster: ObjectLookup) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 }

@@ -21,14 +21,14 @@ const GROUP: &str = "system:nodes";
 const LEASES: &str = "kube-node-lease";
 
 /// The NodeRestriction plugin. Complements the Node authorizer, which does not see the object.
-pub struct NodeRestriction {
+pub(crate) struct NodeRestriction {
     cluster: ObjectLookup,
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl NodeRestriction {
     /// Reads pods and nodes from `cluster`; `authorizer` may permit additional token audiences.
-    pub fn new(cluster: ObjectLookup, authorizer: Arc<dyn Authorizer>) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup, authorizer: Arc<dyn Authorizer>) -> Self {
         Self { cluster, authorizer }
     }
 }

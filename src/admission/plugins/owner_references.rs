@@ -11,15 +11,14 @@ use async_trait::async_trait;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The OwnerReferencesPermissionEnforcement plugin.
-pub struct OwnerReferencesPermissionEnforcement {
+pub(crate) struct OwnerReferencesPermissionEnforcement {
     cluster: ObjectLookup,
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl OwnerReferencesPermissionEnforcement {
     /// Resolves kinds through `cluster` and checks permissions with `authorizer`.
-    pub fn new(cluster: ObjectLookup, authorizer: Arc<dyn Authorizer>) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup, authorizer: Arc<dyn Authorizer>) -> Self {
         Self { cluster, authorizer }
     }
 }
@@ -123,6 +122,7 @@ mod tests {
     use crate::admission::object_lookup::Cluster;
     use crate::admission::testing::{ask, request, update};
     use crate::admission::{ServedKind, Versions};
+    use crate::apimachinery::apply::OverlayError;
     use crate::apimachinery::gvk::GroupVersionResource;
     use crate::json;
     use crate::storage::Storage;
@@ -165,8 +165,10 @@ mod tests {
             _: &str,
             _: &Value,
             _: &Value,
-        ) -> Result<std::result::Result<Value, String>> {
-            Ok(Err("this cluster has no schemas".to_owned()))
+        ) -> Result<std::result::Result<Value, OverlayError>> {
+            Ok(Err(OverlayError::Nonconforming(
+                "this cluster has no schemas".to_owned(),
+            )))
         }
     }
 

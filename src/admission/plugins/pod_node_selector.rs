@@ -14,7 +14,7 @@ const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
 type Labels = BTreeMap<String, String>;
 
 /// Adds the namespace's node selector to new pods and restricts theirs to the configured allow list.
-pub struct PodNodeSelector {
+pub(crate) struct PodNodeSelector {
     cluster: ObjectLookup,
     /// `clusterDefaultNodeSelector`
     default: Labels,
@@ -41,7 +41,7 @@ impl PodNodeSelector {
     ///
     /// # Errors
     /// If the configuration is invalid.
-    pub fn try_new(cluster: ObjectLookup, configuration: Option<&Value>) -> std::result::Result<Self, String> {
+    pub(crate) fn try_new(cluster: ObjectLookup, configuration: Option<&Value>) -> std::result::Result<Self, String> {
         let configuration = configuration.unwrap_or(&Value::Null).get("podNodeSelectorPluginConfig");
         let mut allowed = BTreeMap::new();
         for (namespace, text) in configuration.as_object().into_iter().flat_map(|m| m.iter()) {

@@ -23,13 +23,13 @@ async fn node(cluster: &ObjectLookup, attributes: &Attributes, pod: &Value, name
 }
 
 /// Rejects a resize beyond the node's allocatable resources.
-pub struct PodResizeValidator {
+pub(crate) struct PodResizeValidator {
     cluster: ObjectLookup,
 }
 
 impl PodResizeValidator {
     /// Reads nodes from `cluster`.
-    pub fn new(cluster: ObjectLookup) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 }
@@ -79,13 +79,13 @@ impl Admission for PodResizeValidator {
 }
 
 /// Rejects updates that require a feature the node does not declare.
-pub struct NodeDeclaredFeatureValidator {
+pub(crate) struct NodeDeclaredFeatureValidator {
     cluster: ObjectLookup,
 }
 
 impl NodeDeclaredFeatureValidator {
     /// Reads nodes from `cluster`.
-    pub fn new(cluster: ObjectLookup) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 }

@@ -10,10 +10,10 @@ mod existing;
 mod pod;
 mod policy;
 
-pub use checks::{Violation, details, reasons, violations};
-pub use config::PodSecurityConfig;
-pub use pod::Pod;
-pub use policy::{Level, LevelVersion, Policy, Version};
+pub(crate) use checks::{details, violations};
+pub(crate) use config::PodSecurityConfig;
+pub(crate) use pod::Pod;
+pub(crate) use policy::{Level, LevelVersion, Policy};
 
 use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::field::{ErrorList, aggregate, quote};
@@ -23,15 +23,14 @@ use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 use std::collections::HashMap;
 
-/// The PodSecurity plugin.
-pub struct PodSecurity {
+pub(crate) struct PodSecurity {
     cluster: ObjectLookup,
     config: PodSecurityConfig,
 }
 
 /// The evaluation of one pod.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// The error message if the pod is rejected.
     pub refusal: Option<String>,
     /// The warning to the client if it is admitted.
@@ -76,7 +75,7 @@ impl PodSecurityConfig {
 
 /// Evaluates a pod, or a template (with `enforce` false, as templates are never rejected), under the policy of its
 /// namespace. `errors` are those of parsing the namespace's labels.
-pub fn evaluate_pod(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, enforce: bool) -> Verdict {
+pub(crate) fn evaluate_pod(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, enforce: bool) -> Verdict {
     let mut verdict = Verdict::default();
     if !errors.is_empty() {
         let text = format!("Failed to parse policy: {}", aggregate(errors));
@@ -127,7 +126,7 @@ fn exempt(attributes: &Attributes, by: &str) {
 
 impl PodSecurity {
     /// Reads namespaces and pods from `cluster`.
-    pub fn new(cluster: ObjectLookup, config: PodSecurityConfig) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup, config: PodSecurityConfig) -> Self {
         Self { cluster, config }
     }
 

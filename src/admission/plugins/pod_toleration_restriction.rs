@@ -12,8 +12,7 @@ use async_trait::async_trait;
 const DEFAULTS: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
 const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
 
-/// The PodTolerationRestriction plugin.
-pub struct PodTolerationRestriction {
+pub(crate) struct PodTolerationRestriction {
     cluster: ObjectLookup,
     default: Vec<Value>,
     allowed: Vec<Value>,
@@ -22,7 +21,7 @@ pub struct PodTolerationRestriction {
 
 impl PodTolerationRestriction {
     /// Reads namespaces from `cluster`; `configuration` is upstream's `Configuration` with `default` and `whitelist`.
-    pub fn new(cluster: ObjectLookup, configuration: Option<&Value>) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup, configuration: Option<&Value>) -> Self {
         let list = |name: &str| configuration.map_or_else(Vec::new, |c| c.get(name).items().to_vec());
         Self {
             cluster,

@@ -10,13 +10,13 @@ use async_trait::async_trait;
 const LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 /// Labels pods that are created on a node, and bindings, with the node's topology.
-pub struct PodTopologyLabels {
+pub(crate) struct PodTopologyLabels {
     cluster: ObjectLookup,
 }
 
 impl PodTopologyLabels {
     /// Reads nodes from `cluster`.
-    pub fn new(cluster: ObjectLookup) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 }

@@ -6,24 +6,24 @@ use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 
 /// Annotation on mirror pods, the API representation of a kubelet's static pods.
-pub const MIRROR: &str = "kubernetes.io/config.mirror";
+pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// The container lists, in upstream's order of visits.
-pub const ALL_CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+pub(crate) const ALL_CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// True for a mirror pod.
-pub fn is_mirror(pod: &Value) -> bool {
+pub(crate) fn is_mirror(pod: &Value) -> bool {
     pod.annotation(MIRROR).is_some()
 }
 
 /// All containers: init, regular, ephemeral.
-pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     let spec = pod.get("spec");
     ALL_CONTAINERS.into_iter().flat_map(move |list| spec.get(list).items())
 }
 
 /// Mutable access to the elements of a list in the pod's spec.
-pub fn elements_mut<'a>(pod: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
+pub(crate) fn elements_mut<'a>(pod: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
     pod.at_mut(&["spec", list])
         .and_then(Value::as_array_mut)
         .into_iter()
@@ -31,7 +31,7 @@ pub fn elements_mut<'a>(pod: &'a mut Value, list: &str) -> impl Iterator<Item = 
 }
 
 /// Appends to a list field, which is created if it is missing.
-pub fn push(object: &mut Value, list: &str, element: Value) {
+pub(crate) fn push(object: &mut Value, list: &str, element: Value) {
     match object.get(list) {
         Value::Array(_) => {}
         _ => object.set(&[list], Vec::<Value>::new()),
@@ -41,12 +41,12 @@ pub fn push(object: &mut Value, list: &str, element: Value) {
 }
 
 /// Parses a quantity; zero if it is absent or invalid.
-pub fn amount(value: &Value) -> Quantity {
+pub(crate) fn amount(value: &Value) -> Quantity {
     quantity(value).unwrap_or(Quantity::ZERO)
 }
 
 /// The pod's request for a resource, including overhead.
-pub fn requests(pod: &Value, resource: &str) -> Quantity {
+pub(crate) fn requests(pod: &Value, resource: &str) -> Quantity {
     let asked = of_pod(pod, ResourceKind::Requests, CountingMode::SpecOnly);
     let asked = asked.get(resource).copied().unwrap_or(Quantity::ZERO);
     asked.plus(amount(pod.at(&["spec", "overhead", resource])))
@@ -59,7 +59,7 @@ fn projections(pod: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// True if a projected volume has a source of this type, such as `serviceAccountToken`.
-pub fn projects(pod: &Value, source: &str) -> bool {
+pub(crate) fn projects(pod: &Value, source: &str) -> bool {
     projections(pod).any(|s| !s.get(source).is_null())
 }
 
@@ -90,7 +90,7 @@ fn container_refers(pod: &Value, env_from: &str, key_ref: &str) -> bool {
 }
 
 /// True if the pod refers to any secret.
-pub fn references_secrets(pod: &Value) -> bool {
+pub(crate) fn references_secrets(pod: &Value) -> bool {
     !pod.at(&["spec", "imagePullSecrets"]).items().is_empty()
         || container_refers(pod, "secretRef", "secretKeyRef")
         || projects(pod, "secret")
@@ -101,7 +101,7 @@ pub fn references_secrets(pod: &Value) -> bool {
 }
 
 /// True if the pod refers to any config map.
-pub fn references_config_maps(pod: &Value) -> bool {
+pub(crate) fn references_config_maps(pod: &Value) -> bool {
     let volumes = pod.at(&["spec", "volumes"]).items();
     container_refers(pod, "configMapRef", "configMapKeyRef")
         || projects(pod, "configMap")

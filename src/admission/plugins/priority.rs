@@ -13,14 +13,13 @@ const DEFAULT_MARK: &[&str] = &["\"globalDefault\":true"];
 /// The preemption policy of pods without a class.
 const PREEMPT: &str = "PreemptLowerPriority";
 
-/// The Priority plugin.
-pub struct Priority {
+pub(crate) struct Priority {
     cluster: ObjectLookup,
 }
 
 impl Priority {
     /// Reads priority classes from `cluster`.
-    pub fn new(cluster: ObjectLookup) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 

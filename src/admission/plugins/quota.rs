@@ -18,8 +18,8 @@ mod recount;
 mod scopes;
 mod usage;
 
-pub use config::{LimitedResource, QuotaConfig};
-pub use recount::Recount;
+pub(crate) use config::QuotaConfig;
+pub(crate) use recount::Recount;
 
 use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::status::{Result, Status};
@@ -34,8 +34,7 @@ use std::time::{Duration, Instant};
 /// How long a write retries to charge its quotas before it fails.
 const RETRY_TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// The ResourceQuota plugin.
-pub struct ResourceQuota {
+pub(crate) struct ResourceQuota {
     cluster: ObjectLookup,
     config: QuotaConfig,
 }
@@ -55,7 +54,7 @@ enum Freshness {
 
 impl ResourceQuota {
     /// Reads and charges quotas in `cluster`. `config` lists the resources that may only be used under a quota.
-    pub fn new(cluster: ObjectLookup, config: QuotaConfig) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup, config: QuotaConfig) -> Self {
         Self { cluster, config }
     }
 

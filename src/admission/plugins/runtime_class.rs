@@ -8,14 +8,13 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// The RuntimeClass plugin.
-pub struct RuntimeClass {
+pub(crate) struct RuntimeClass {
     cluster: ObjectLookup,
 }
 
 impl RuntimeClass {
     /// Reads runtime classes from `cluster`.
-    pub fn new(cluster: ObjectLookup) -> Self {
+    pub(crate) fn new(cluster: ObjectLookup) -> Self {
         Self { cluster }
     }
 

@@ -8,7 +8,7 @@ use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
 /// Adds the protection finalizer to new storage objects.
-pub struct StorageProtection;
+pub(crate) struct StorageProtection;
 
 fn finalizer(group: &str, resource: &str) -> Option<&'static str> {
     match (group, resource) {

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// Adds the not-ready taint to new nodes.
-pub struct TaintNodesByCondition;
+pub(crate) struct TaintNodesByCondition;
 
 #[async_trait]
 impl Admission for TaintNodesByCondition {

@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 /// Concatenates both lists, without tolerations covered by another one.
-pub fn merge(first: &[Value], second: &[Value]) -> Vec<Value> {
+pub(crate) fn merge(first: &[Value], second: &[Value]) -> Vec<Value> {
     let all: Vec<Toleration<'_>> = first.iter().chain(second).map(Toleration::of).collect();
     // Walk backwards, to find for each toleration whether a later one covers it.
     let mut later = Covered::default();
@@ -71,7 +71,7 @@ struct Longest {
 /// The tolerations covered by a set, indexed by class. A covers B if the key and effect of A are equal or empty, its
 /// operator matches B's value, and it does not expire sooner.
 #[derive(Default)]
-pub struct Covered<'a> {
+pub(crate) struct Covered<'a> {
     ids: HashSet<String>,
     /// The longest in each class, and the longest of a different toleration, since none covers itself here.
     classes: HashMap<Class<'a>, (Longest, Option<Longest>)>,
@@ -79,14 +79,14 @@ pub struct Covered<'a> {
 
 impl<'a> Covered<'a> {
     /// The tolerations covered by `all`.
-    pub fn by(all: &'a [Value]) -> Self {
+    pub(crate) fn by(all: &'a [Value]) -> Self {
         let mut out = Self::default();
         all.iter().for_each(|t| out.add(&Toleration::of(t)));
         out
     }
 
     /// True if one of them equals `t` or covers it.
-    pub fn has(&self, t: &Value) -> bool {
+    pub(crate) fn has(&self, t: &Value) -> bool {
         self.covers(&Toleration::of(t))
     }
 

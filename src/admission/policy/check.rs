@@ -5,10 +5,10 @@ use crate::admission::expressions::Expression;
 use crate::apimachinery::value::Value;
 
 /// An expression that does not compile: its path below `spec`, its text, and upstream's.
-pub type CompileError = (String, String, String);
+pub(crate) type CompileError = (String, String, String);
 
 /// The expressions of a ValidatingAdmissionPolicy that do not compile, besides match conditions.
-pub fn compile_errors(policy: &Value) -> Vec<CompileError> {
+pub(crate) fn compile_errors(policy: &Value) -> Vec<CompileError> {
     let parsed = ValidatingPolicy::parse(policy);
     let mut errors = Errors::default();
     errors.check_variables(&parsed.common);
@@ -25,7 +25,7 @@ pub fn compile_errors(policy: &Value) -> Vec<CompileError> {
 }
 
 /// The expressions of a MutatingAdmissionPolicy that do not compile, besides match conditions.
-pub fn mutation_errors(policy: &Value) -> Vec<CompileError> {
+pub(crate) fn mutation_errors(policy: &Value) -> Vec<CompileError> {
     let parsed = MutatingPolicy::parse(policy);
     let mut errors = Errors::default();
     errors.check_variables(&parsed.common);

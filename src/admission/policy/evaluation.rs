@@ -10,7 +10,7 @@ const MAX_ANNOTATION: usize = 10 << 10;
 
 /// How one validation ended, if it does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// The place of the validation.
     pub index: usize,
     pub message: String,
@@ -20,7 +20,7 @@ pub struct Failure {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
+pub(crate) enum FailureKind {
     /// The validation does not hold.
     False,
     /// It has no result.
@@ -31,14 +31,14 @@ pub enum FailureKind {
 
 /// What an evaluation came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
+pub(crate) struct Findings {
     pub failures: Vec<Failure>,
     pub annotations: Annotations,
     pub conditions: Judged,
 }
 
 /// By the index of the annotation in the policy; absent for those without a value.
-pub type Annotations = Vec<(usize, Result<String, String>)>;
+pub(crate) type Annotations = Vec<(usize, Result<String, String>)>;
 
 impl Subject for ValidatingPolicy {
     type Findings = Findings;

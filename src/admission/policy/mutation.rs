@@ -9,7 +9,6 @@ use crate::apimachinery::value::Value;
 use std::sync::Arc;
 use torana_cel::Val;
 
-/// A mutation.
 pub(super) struct Mutation {
     pub expression: Expression,
     pub kind: MutationKind,
@@ -38,7 +37,7 @@ pub(super) struct Step {
 
 impl MutationKind {
     /// The member that holds the expression.
-    pub const fn member(self) -> &'static str {
+    pub(crate) const fn member(self) -> &'static str {
         match self {
             Self::ApplyConfiguration => "applyConfiguration",
             Self::JsonPatch => "jsonPatch",
@@ -48,7 +47,7 @@ impl MutationKind {
 
 impl Mutation {
     /// Reads a mutation. The compiler allows the construction of objects.
-    pub fn parse(v: &Value, compiler: &Compiler) -> Self {
+    pub(crate) fn parse(v: &Value, compiler: &Compiler) -> Self {
         let (kind, returns) = match v.str_at(&["patchType"]) {
             "JSONPatch" => (MutationKind::JsonPatch, Returns::Patch),
             _ => (MutationKind::ApplyConfiguration, Returns::Configuration),

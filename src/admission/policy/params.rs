@@ -53,7 +53,10 @@ pub(super) async fn collect(
         return Err(Misconfigured::Binding(why.to_owned()));
     }
     let resource = GroupVersionResource::new(group, &kind.version.version, &plural);
-    let choice = params.choice.as_ref().map_err(|e| Misconfigured::Binding(e.clone()))?;
+    let choice = params
+        .choice
+        .as_ref()
+        .map_err(|e| Misconfigured::Binding(e.to_string()))?;
     let name = match choice {
         Choice::Name(name) => Some(name.as_str()),
         Choice::Selector(_) => None,

@@ -13,7 +13,7 @@ use std::time::Duration;
 const CATCH_UP: Duration = Duration::from_secs(10);
 
 /// The policies of one kind. Empty, and not ready, until [`follow`](Self::follow) was called and the feeds run.
-pub struct Policies<P> {
+pub(crate) struct Policies<P> {
     followed: OnceLock<Followed<P>>,
     snapshot: Derived<Snapshot<P>>,
 }
@@ -30,7 +30,7 @@ struct Followed<P> {
 }
 
 /// Feeds [`Policies`] while it runs.
-pub struct Feeds<P>(InformerHandle<P>, InformerHandle<Binding>);
+pub(crate) struct Feeds<P>(InformerHandle<P>, InformerHandle<Binding>);
 
 /// The policies that have bindings.
 pub(super) struct Snapshot<P> {
@@ -50,7 +50,7 @@ pub(super) struct NotReady;
 
 impl<P: StoredPolicy> Feeds<P> {
     /// Runs until dropped.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         tokio::join!(self.0.run(), self.1.run());
     }
 }
@@ -94,7 +94,11 @@ impl<P> Default for Snapshot<P> {
 impl<P: StoredPolicy> Policies<P> {
     /// Follows the stored policies and bindings. The signals fire when they have been read. Must be called once; later
     /// calls have no effect on requests.
-    pub fn follow(self: &Arc<Self>, policies: Arc<dyn Storage>, bindings: Arc<dyn Storage>) -> (Feeds<P>, [Signal; 2]) {
+    pub(crate) fn follow(
+        self: &Arc<Self>,
+        policies: Arc<dyn Storage>,
+        bindings: Arc<dyn Storage>,
+    ) -> (Feeds<P>, [Signal; 2]) {
         let (policy_informer, policy_feed) = Informer::new(policies.clone(), |entry: &Entry| P::parse(&entry.decode()));
         let (binding_informer, binding_feed) = Informer::new(bindings.clone(), Binding::from_entry);
         let me = self.clone();
@@ -116,7 +120,7 @@ impl<P: StoredPolicy> Policies<P> {
     }
 
     /// False only if it is certain that no policy can match this resource.
-    pub fn may_match(&self, plural: &str) -> bool {
+    pub(crate) fn may_match(&self, plural: &str) -> bool {
         let followed = self.followed.get().filter(|f| f.is_current());
         let snapshot = followed.and_then(|_| self.snapshot.current());
         snapshot.is_none_or(|s| s.index.has_candidates(plural))
@@ -145,7 +149,7 @@ impl<P: StoredPolicy> Policies<P> {
 
 impl<P: StoredPolicy> Snapshot<P> {
     /// The snapshot of these policies and bindings.
-    pub fn new<'p>(
+    pub(crate) fn new<'p>(
         policies: impl Iterator<Item = &'p Arc<P>>,
         bindings: impl Iterator<Item = &'p Arc<Binding>>,
     ) -> Self {
@@ -166,7 +170,7 @@ impl<P: StoredPolicy> Snapshot<P> {
     }
 
     /// The policies that can match a resource.
-    pub fn candidates(&self, plural: &str) -> impl Iterator<Item = &Active<P>> {
+    pub(crate) fn candidates(&self, plural: &str) -> impl Iterator<Item = &Active<P>> {
         self.index.candidates(plural).map(|position| &self.all[position])
     }
 }

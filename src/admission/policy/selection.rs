@@ -18,7 +18,7 @@ pub(super) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    pub fn new(cluster: &'a ObjectLookup, attributes: &'a Attributes) -> Self {
+    pub(crate) fn new(cluster: &'a ObjectLookup, attributes: &'a Attributes) -> Self {
         Self {
             cluster,
             attributes,
@@ -30,7 +30,7 @@ impl<'a> Selection<'a> {
     ///
     /// # Errors
     /// 404 if the namespace does not exist.
-    pub async fn version(
+    pub(crate) async fn version(
         &self,
         policy: &Common,
         object: &Value,
@@ -43,7 +43,7 @@ impl<'a> Selection<'a> {
     ///
     /// # Errors
     /// 404 if the namespace does not exist.
-    pub async fn params(
+    pub(crate) async fn params(
         &self,
         policy: &Common,
         binding: &Binding,
@@ -63,7 +63,7 @@ impl<'a> Selection<'a> {
     ///
     /// # Errors
     /// 404 if it does not exist.
-    pub async fn namespace(&self) -> Result<Arc<Value>> {
+    pub(crate) async fn namespace(&self) -> Result<Arc<Value>> {
         let namespace = match self.attributes.is_for("", "namespaces") {
             true => None,
             false => self.matcher.namespace().await?,

@@ -5,13 +5,13 @@ use crate::admission::expressions::{Compiler, Conditions, Expression, Returns, V
 use crate::admission::matching::Criteria;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::selector::LabelSelector;
+use crate::apimachinery::selector::{LabelSelector, labels};
 use crate::apimachinery::value::{Str, Value};
 use crate::storage::Entry;
 use std::sync::Arc;
 
 /// What policies of both kinds have.
-pub struct Common {
+pub(crate) struct Common {
     pub(super) name: Str,
     pub(super) criteria: Criteria,
     /// Whether an error counts as if the expression did not exist.
@@ -22,7 +22,7 @@ pub struct Common {
 }
 
 /// A policy of one of the two kinds.
-pub trait StoredPolicy: Send + Sync + Sized + 'static {
+pub(crate) trait StoredPolicy: Send + Sync + Sized + 'static {
     /// Reads a stored object.
     fn parse(object: &Value) -> Self;
 
@@ -31,7 +31,7 @@ pub trait StoredPolicy: Send + Sync + Sized + 'static {
 }
 
 /// A ValidatingAdmissionPolicy.
-pub struct ValidatingPolicy {
+pub(crate) struct ValidatingPolicy {
     pub(super) common: Common,
     pub(super) validations: Vec<Validation>,
     /// By the key in audit events.
@@ -39,7 +39,7 @@ pub struct ValidatingPolicy {
 }
 
 /// A MutatingAdmissionPolicy.
-pub struct MutatingPolicy {
+pub(crate) struct MutatingPolicy {
     pub(super) common: Common,
     pub(super) mutations: Vec<Mutation>,
     /// True if the policy is to be evaluated again when others change the object.
@@ -80,7 +80,7 @@ pub(super) struct Binding {
 /// The `paramRef` of a binding.
 pub(super) struct ParamRef {
     /// The error is that of a selector that cannot be evaluated.
-    pub choice: Result<Choice, String>,
+    pub choice: Result<Choice, labels::Error>,
     pub namespace: Str,
     pub deny_if_missing: bool,
 }
@@ -194,11 +194,11 @@ impl ParamKind {
 }
 
 impl Binding {
-    pub fn from_entry(entry: &Entry) -> Self {
+    pub(crate) fn from_entry(entry: &Entry) -> Self {
         Self::parse(&entry.decode())
     }
 
-    pub fn parse(object: &Value) -> Self {
+    pub(crate) fn parse(object: &Value) -> Self {
         let spec = object.get("spec");
         let resources = spec.get("matchResources");
         let mut actions = Actions::default();

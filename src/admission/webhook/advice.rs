@@ -1,5 +1,5 @@
-//! Warns when a webhook configuration is written that can lock out its own backend: while no backend answers, a webhook
-//! with failure policy `Fail` refuses the pods that would answer.
+//! Finds webhooks that can lock out their own backend: while no backend answers, a webhook with failure policy `Fail` refuses what
+//! has to be written before one can run. Told when a configuration is written, and on status pages.
 
 use super::config::{Configuration, FailurePolicy, Hook};
 use crate::admission::matching::Matcher;
@@ -7,23 +7,74 @@ use crate::admission::{Attributes, ObjectLookup, Operation};
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::Value;
 use crate::client::webhook::Target;
+use crate::request::{AuditTrail, UserInfo, Warnings};
 use std::sync::Arc;
 
-/// Adds a warning for each webhook of the configuration that judges the pods of its own backend.
+/// A write that a new pod depends on.
+struct Needed {
+    group: &'static str,
+    resource: &'static str,
+    subresource: &'static str,
+    kind: &'static str,
+    operation: Operation,
+    /// As the text names it.
+    name: &'static str,
+}
+
+const NEEDED: [Needed; 5] = [
+    needed("", ("pods", ""), "Pod", Operation::Create, "the pods"),
+    needed(
+        "",
+        ("pods", "binding"),
+        "Binding",
+        Operation::Create,
+        "the bindings of pods",
+    ),
+    needed("", ("pods", "status"), "Pod", Operation::Update, "the status of pods"),
+    needed(
+        "",
+        ("serviceaccounts", "token"),
+        "TokenRequest",
+        Operation::Create,
+        "the tokens of pods",
+    ),
+    needed(
+        "apps",
+        ("replicasets", ""),
+        "ReplicaSet",
+        Operation::Create,
+        "the ReplicaSets",
+    ),
+];
+
+const fn needed(
+    group: &'static str,
+    (resource, subresource): (&'static str, &'static str),
+    kind: &'static str,
+    operation: Operation,
+    name: &'static str,
+) -> Needed {
+    Needed {
+        group,
+        resource,
+        subresource,
+        kind,
+        operation,
+        name,
+    }
+}
+
+/// Adds a warning for each webhook of the configuration that judges what its own backend needs.
 pub(super) async fn warn(cluster: &ObjectLookup, attributes: &Attributes, configuration: &Value) {
     for hook in Configuration::parse(configuration).hooks {
-        if let Some(namespace) = own_namespace(cluster, attributes, &hook).await {
-            let name = hook.name.as_str();
-            attributes.warnings.add(format!(
-                "webhook {name:?} judges the pods of namespace {namespace:?}, in which its own backend runs: while the \
-                 backend is down they cannot be created again; exclude the namespace with a namespaceSelector"
-            ));
+        if let Some(warning) = warning(cluster, &hook).await {
+            attributes.warnings.add(warning);
         }
     }
 }
 
-/// The namespace of the webhook's backend, if new pods in it depend on the webhook.
-async fn own_namespace(cluster: &ObjectLookup, attributes: &Attributes, hook: &Hook) -> Option<String> {
+/// The warning about a webhook that judges what its own backend needs.
+pub(super) async fn warning(cluster: &ObjectLookup, hook: &Hook) -> Option<String> {
     let Ok(Target::Service { namespace, .. }) = hook.client.as_ref().map(|c| &c.target) else {
         return None;
     };
@@ -31,20 +82,85 @@ async fn own_namespace(cluster: &ObjectLookup, attributes: &Attributes, hook: &H
     if hook.failure_policy == FailurePolicy::Ignore || !hook.conditions.is_empty() {
         return None;
     }
-    let create = Attributes {
-        operation: Operation::Create,
-        kind: GroupVersionKind::new("", "v1", "Pod"),
-        resource: GroupVersionResource::new("", "v1", "pods"),
-        subresource: String::new(),
-        namespace: namespace.to_string(),
-        name: String::new(),
-        old_object: None,
-        options: Arc::new(Value::Null),
-        ..attributes.clone()
-    };
-    let matched = Matcher::new(cluster, &create)
-        .matches(&hook.criteria, &Value::object())
-        .await;
-    // A namespace that does not exist yet cannot be judged.
-    matched.ok().flatten().map(|_| namespace.to_string())
+    for needed in &NEEDED {
+        let write = needed.write_in(namespace);
+        let matched = Matcher::new(cluster, &write)
+            .matches(&hook.criteria, &Value::object())
+            .await;
+        // A namespace that does not exist yet cannot be judged.
+        if matched.ok().flatten().is_some() {
+            let (name, what) = (hook.name.as_str(), needed.name);
+            return Some(format!(
+                "webhook {name:?} judges {what} of namespace {:?}, in which its own backend runs: while the backend is \
+                 down they cannot be written; exclude the namespace with a namespaceSelector",
+                namespace.as_str()
+            ));
+        }
+    }
+    None
+}
+
+impl Needed {
+    fn write_in(&self, namespace: &str) -> Attributes {
+        Attributes {
+            operation: self.operation,
+            kind: GroupVersionKind::new(self.group, "v1", self.kind),
+            resource: GroupVersionResource::new(self.group, "v1", self.resource),
+            subresource: self.subresource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: String::new(),
+            user: Arc::new(UserInfo::default()),
+            dry_run: false,
+            old_object: None,
+            options: Arc::new(Value::Null),
+            warnings: Warnings::default(),
+            audit: AuditTrail::default(),
+            deadline: None,
+            reinvocation: Arc::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::testing::cluster;
+    use crate::json;
+
+    async fn told(edits: Value) -> Option<String> {
+        let namespace = json!({"metadata": {"name": "own", "labels": {"kubernetes.io/metadata.name": "own"}}});
+        let mut hook = json!({"name": "h.x.io", "failurePolicy": "Fail",
+            "clientConfig": {"service": {"namespace": "own", "name": "s"}},
+            "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["pods"]}]});
+        for (key, value) in edits.as_object().into_iter().flat_map(|m| m.iter()) {
+            hook.set(&[key], value.clone());
+        }
+        let configuration = json!({"metadata": {"name": "c"}, "webhooks": [hook]});
+        let hook = Configuration::parse(&configuration).hooks.remove(0);
+        warning(&cluster(&[("", "namespaces", vec![namespace])]), &hook).await
+    }
+
+    #[tokio::test]
+    async fn a_webhook_that_judges_what_its_backend_needs_is_told() {
+        let text = told(json!({})).await.unwrap();
+        assert!(text.contains("judges the pods of namespace \"own\""), "{text}");
+        let rules = |resource: &str| json!({"rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": [resource]}]});
+        assert!(told(rules("replicasets")).await.unwrap().contains("the ReplicaSets"));
+        assert!(
+            told(rules("pods/binding"))
+                .await
+                .unwrap()
+                .contains("the bindings of pods")
+        );
+        for harmless in [
+            rules("configmaps"),
+            json!({"failurePolicy": "Ignore"}),
+            json!({"clientConfig": {"url": "https://x.io/"}}),
+            json!({"namespaceSelector": {"matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["own"]}]}}),
+            json!({"matchConditions": [{"name": "c", "expression": "true"}]}),
+        ] {
+            assert_eq!(told(harmless.clone()).await, None, "{harmless:?}");
+        }
+    }
 }

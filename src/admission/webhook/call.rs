@@ -13,7 +13,8 @@ use crate::apimachinery::value::Value;
 use crate::client::webhook::{Call, CallError};
 use crate::tasks::off_thread;
 use crate::telemetry::admission_webhooks::{RejectionCause, WebhookLabels};
-use std::time::Duration;
+use crate::telemetry::request_parts::Part;
+use std::time::{Duration, Instant};
 
 /// Limits of an answer: a patch may replace the whole object, in base64.
 const RESPONSE_BYTES: usize = 4 << 20;
@@ -42,7 +43,7 @@ pub(super) enum Failure {
 
 impl Failure {
     /// A call whose answer cannot be used.
-    pub fn unusable(why: String) -> Self {
+    pub(crate) fn unusable(why: String) -> Self {
         Self::Call { why, code: UNAVAILABLE }
     }
 }
@@ -99,7 +100,14 @@ pub(super) async fn ask(
             .map_or(hook.timeout, |left| left.min(hook.timeout)),
         max_response,
     });
-    let body = posted.await.map_err(|e| Failure::Call {
+    let began = Instant::now();
+    let posted = posted.await;
+    let part = match mutating {
+        true => Part::MutatingWebhooks,
+        false => Part::ValidatingWebhooks,
+    };
+    attributes.audit.took(part, began.elapsed());
+    let body = posted.map_err(|e| Failure::Call {
         code: match &e {
             CallError::Status(code, _) => *code,
             _ => UNAVAILABLE,

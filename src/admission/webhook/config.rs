@@ -15,7 +15,7 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A MutatingWebhookConfiguration or ValidatingWebhookConfiguration.
-pub struct Configuration {
+pub(crate) struct Configuration {
     pub hooks: Vec<Arc<Hook>>,
 }
 
@@ -51,11 +51,11 @@ pub(super) struct Hook {
 
 impl Configuration {
     /// Reads a stored object.
-    pub fn from_entry(entry: &Entry) -> Self {
+    pub(crate) fn from_entry(entry: &Entry) -> Self {
         Self::parse(&entry.decode())
     }
 
-    pub fn parse(object: &Value) -> Self {
+    pub(crate) fn parse(object: &Value) -> Self {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let hooks = object.get("webhooks").items().iter().map(|webhook| {
             let nth = seen.entry(webhook.str_at(&["name"])).or_default();

@@ -1,8 +1,10 @@
 //! [`Configurations`]: the compiled webhook configurations of one kind. A change makes the next request rebuild the
 //! [`Snapshot`], so that a burst of changes costs one rebuild.
 
+use super::advice;
 use super::config::{Configuration, Hook};
 use super::stats::Stats;
+use crate::admission::ObjectLookup;
 use crate::admission::matching::PluralIndex;
 use crate::apimachinery::value::Value;
 use crate::client::webhook::{SharedWebhooks, Webhook};
@@ -19,8 +21,10 @@ const CATCH_UP: Duration = Duration::from_secs(10);
 
 /// The webhook configurations of one kind. Empty, and not ready, until [`follow`](Self::follow) was called and the feed runs.
 #[derive(Default)]
-pub struct Configurations {
+pub(crate) struct Configurations {
     followed: OnceLock<Followed>,
+    /// Set by the plugin that uses them.
+    cluster: OnceLock<ObjectLookup>,
     snapshot: Derived<Snapshot>,
 }
 
@@ -30,7 +34,7 @@ struct Followed {
 }
 
 /// Feeds [`Configurations`] while it runs.
-pub struct Feed(InformerHandle<Configuration>);
+pub(crate) struct Feed(InformerHandle<Configuration>);
 
 /// All webhooks of a kind: the configurations in the order of their names, and the webhooks of each in its order.
 #[derive(Default)]
@@ -54,7 +58,7 @@ pub(super) struct NotReady;
 
 impl Feed {
     /// Runs until dropped.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         self.0.run().await;
     }
 }
@@ -64,7 +68,7 @@ impl Active {
     ///
     /// # Errors
     /// Upstream's text, if the `clientConfig` cannot be used.
-    pub fn connection(&self, webhooks: &SharedWebhooks) -> Result<&Arc<Webhook>, &String> {
+    pub(crate) fn connection(&self, webhooks: &SharedWebhooks) -> Result<&Arc<Webhook>, &String> {
         let connect = || match &self.hook.client {
             Ok(config) => webhooks.get(config),
             Err(why) => Err(format!("could not get REST client: {why}")),
@@ -76,7 +80,7 @@ impl Active {
 impl Configurations {
     /// Follows the stored configurations. The signal fires when they have been read. Must be called once; later calls have
     /// no effect on requests.
-    pub fn follow(self: &Arc<Self>, storage: Arc<dyn Storage>) -> (Feed, Signal) {
+    pub(crate) fn follow(self: &Arc<Self>, storage: Arc<dyn Storage>) -> (Feed, Signal) {
         let (informer, handle) = Informer::new(storage.clone(), Configuration::from_entry);
         let me = self.clone();
         informer.subscribe(move |_| me.snapshot.invalidate());
@@ -86,7 +90,7 @@ impl Configurations {
     }
 
     /// False only if it is certain that no webhook can match this resource.
-    pub fn may_match(&self, plural: &str) -> bool {
+    pub(crate) fn may_match(&self, plural: &str) -> bool {
         let snapshot = self.current().and_then(|_| self.snapshot.current());
         snapshot.is_none_or(|s| s.index.has_candidates(plural))
     }
@@ -110,18 +114,35 @@ impl Configurations {
         Ok(self.snapshot(followed))
     }
 
-    /// What happened to the calls of each webhook, in the order of calls. `kind` is `Mutating` or `Validating`.
-    pub fn status(&self, kind: &str) -> Vec<Value> {
+    /// Makes the objects known that the status is about.
+    pub(super) fn use_cluster(&self, cluster: &ObjectLookup) {
+        // A second plugin would see the same cluster.
+        let _ = self.cluster.set(cluster.clone());
+    }
+
+    /// What happened to the calls of each webhook, in the order of calls, and the advice about it. `kind` is `Mutating` or
+    /// `Validating`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn status(&self, kind: &str) -> Vec<Value> {
         let Some(followed) = self.followed.get() else {
             return Vec::new();
         };
         let snapshot = self.snapshot(followed);
-        let documents = snapshot.hooks.iter().map(|active| {
-            let mut document = active.stats.document(&active.hook);
+        let mut documents = Vec::with_capacity(snapshot.hooks.len());
+        for active in &snapshot.hooks {
+            let connection = active.connection.get().and_then(|c| c.as_deref().ok());
+            let mut document = active.stats.document(&active.hook, connection);
             document.set(&["type"], kind);
-            document
-        });
-        documents.collect()
+            if let Some(cluster) = self.cluster.get()
+                && let Some(warning) = advice::warning(cluster, &active.hook).await
+            {
+                document.set(&["warning"], warning);
+            }
+            documents.push(document);
+        }
+        documents
     }
 
     fn snapshot(&self, followed: &Followed) -> Arc<Snapshot> {
@@ -132,7 +153,7 @@ impl Configurations {
 
 impl Snapshot {
     /// The snapshot of these configurations, which are in the order of their names.
-    pub fn updated<'c>(&self, configurations: impl Iterator<Item = &'c Arc<Configuration>>) -> Self {
+    pub(crate) fn updated<'c>(&self, configurations: impl Iterator<Item = &'c Arc<Configuration>>) -> Self {
         let known: HashMap<&str, &Arc<Active>> = self.hooks.iter().map(|a| (a.hook.id.as_str(), a)).collect();
         let hooks = configurations
             .flat_map(|c| &c.hooks)
@@ -151,7 +172,7 @@ impl Snapshot {
     }
 
     /// The webhooks that can match a resource, with their positions.
-    pub fn candidates(&self, plural: &str) -> impl Iterator<Item = (usize, &Arc<Active>)> {
+    pub(crate) fn candidates(&self, plural: &str) -> impl Iterator<Item = (usize, &Arc<Active>)> {
         self.index
             .candidates(plural)
             .map(|position| (position, &self.hooks[position]))

@@ -7,7 +7,6 @@ use crate::apimachinery::field::quote;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Map, Value};
-use base64::Engine as _;
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +24,7 @@ pub enum Version {
 }
 
 /// A review to be sent.
-pub struct Review<'a> {
+pub(crate) struct Review<'a> {
     /// Its version.
     pub version: Version,
     /// Identifies it in the answer.
@@ -94,7 +93,7 @@ fn resource(gvr: &GroupVersionResource) -> Value {
 
 impl Review<'_> {
     /// The body of the request.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let attributes = self.attributes;
         let mut request = Map::new();
         let mut text = |key: &str, text: &str| {
@@ -236,7 +235,6 @@ fn typed(response: &Map) -> Result<Answer, String> {
         Some(other) => Err(mistyped(key, other, "string")),
     };
     text("uid")?;
-    let patch = base64::engine::general_purpose::STANDARD.decode(text("patch")?);
     let warnings = match response.get("warnings") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(all)) => all
@@ -271,11 +269,26 @@ fn typed(response: &Map) -> Result<Answer, String> {
             Some(other) => return Err(mistyped("allowed", other, "bool")),
         },
         status: status(response.get("status"))?,
-        patch: patch.map_err(|e| format!("illegal base64 data: {e}"))?,
+        patch: patch(response.get("patch"))?,
         patch_type: text("patchType")?,
         warnings,
         audit_annotations,
     })
+}
+
+/// The bytes of a patch: base64, or a list of numbers, which Go's decoder accepts for `[]byte` and kube-rs sends.
+fn patch(given: Option<&Value>) -> Result<Vec<u8>, String> {
+    let byte = |v: &Value| match v {
+        Value::Null => Ok(0),
+        Value::Int(n) => u8::try_from(*n).map_err(|_| mistyped_as("patch", &format!("number {n}"), "uint8")),
+        other => Err(mistyped("patch", other, "uint8")),
+    };
+    match given {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::String(text)) => decode::base64(text).map_err(|e| e.to_string()),
+        Some(Value::Array(bytes)) => bytes.iter().map(byte).collect(),
+        Some(other) => Err(mistyped("patch", other, "[]uint8")),
+    }
 }
 
 /// The known members of a Status.
@@ -335,7 +348,10 @@ const fn type_name(v: &Value) -> &'static str {
 }
 
 fn mistyped(field: &str, v: &Value, wanted: &str) -> String {
-    let got = type_name(v);
+    mistyped_as(field, type_name(v), wanted)
+}
+
+fn mistyped_as(field: &str, got: &str, wanted: &str) -> String {
     let field = if field == "response" {
         "AdmissionReview.response".to_owned()
     } else {

@@ -28,7 +28,7 @@ pub(super) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    pub fn new(calls: &'a Calls, attributes: &'a Attributes, step: &'static str) -> Self {
+    pub(crate) fn new(calls: &'a Calls, attributes: &'a Attributes, step: &'static str) -> Self {
         Self {
             calls,
             attributes,
@@ -40,7 +40,7 @@ impl<'a> Selection<'a> {
     }
 
     /// The labels of a webhook in metrics.
-    pub fn labels<'n>(&self, active: &'n Active) -> WebhookLabels<'n> {
+    pub(crate) fn labels<'n>(&self, active: &'n Active) -> WebhookLabels<'n> {
         WebhookLabels {
             name: &active.hook.name,
             step: self.step,
@@ -53,7 +53,7 @@ impl<'a> Selection<'a> {
     ///
     /// # Errors
     /// The write cannot be matched, or a condition fails and the failure policy is `Fail`.
-    pub async fn select(&mut self, active: &Active, object: &Value) -> Result<Option<ServedKind>> {
+    pub(crate) async fn select(&mut self, active: &Active, object: &Value) -> Result<Option<ServedKind>> {
         self.select_in(active, object, &own(self.attributes)).await
     }
 
@@ -61,12 +61,16 @@ impl<'a> Selection<'a> {
     ///
     /// # Errors
     /// Those of [`select`](Self::select).
-    pub async fn select_changed(&mut self, active: &Active, object: &Versioned<'_>) -> Result<Option<ServedKind>> {
+    pub(crate) async fn select_changed(
+        &mut self,
+        active: &Active,
+        object: &Versioned<'_>,
+    ) -> Result<Option<ServedKind>> {
         self.select_in(active, object.object(), object.version()).await
     }
 
     /// Forgets what conditions see of the object.
-    pub fn object_changed(&mut self) {
+    pub(crate) fn object_changed(&mut self) {
         self.inputs.clear();
     }
 

@@ -4,10 +4,11 @@ use super::call::Failure;
 use super::config::{FailurePolicy, Hook};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
+use crate::client::webhook::Webhook;
 use crate::json;
-use crate::telemetry::Latencies;
+use crate::sync::Mutex;
+use crate::telemetry::{Latencies, short_duration};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Most bytes of a failure's text that are kept.
@@ -27,7 +28,7 @@ pub(super) struct Stats {
 
 impl Stats {
     /// Records a call of `hook`.
-    pub fn record<T>(&self, hook: &Hook, took: Duration, outcome: &Result<T, Failure>) {
+    pub(crate) fn record<T>(&self, hook: &Hook, took: Duration, outcome: &Result<T, Failure>) {
         self.latencies.count(took);
         let counter = match outcome {
             Ok(_) => &self.admitted,
@@ -38,7 +39,7 @@ impl Stats {
             },
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failing = self.failing.lock();
         *failing = match outcome {
             Err(Failure::Call { why, .. }) => {
                 let since = failing.take().map_or_else(time::now, |(since, _)| since);
@@ -48,8 +49,8 @@ impl Stats {
         };
     }
 
-    /// The entry of `hook` in the status document.
-    pub fn document(&self, hook: &Hook) -> Value {
+    /// The entry of `hook` in the status document. `connection` is there once it was called.
+    pub(crate) fn document(&self, hook: &Hook, connection: Option<&Webhook>) -> Value {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = [&self.admitted, &self.refused, &self.failed_open, &self.failed_closed].map(count);
         let mut v = json!({
@@ -64,11 +65,14 @@ impl Stats {
         if let Ok(client) = &hook.client {
             v.set(&["url"], client.target.url());
         }
-        if let Some([p50, _, p99]) = self.latencies.percentiles() {
-            v.set(&["latency", "p50"], format!("{p50:?}"));
-            v.set(&["latency", "p99"], format!("{p99:?}"));
+        if let Some(connection) = connection {
+            v.set(&["connection"], connection.status());
         }
-        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some([p50, _, p99]) = self.latencies.percentiles() {
+            v.set(&["latency", "p50"], short_duration(p50));
+            v.set(&["latency", "p99"], short_duration(p99));
+        }
+        let failing = self.failing.lock().clone();
         if let Some((since, why)) = failing {
             v.set(&["hint"], hint(&why));
             v.set(&["failingSince"], since);
@@ -124,12 +128,12 @@ mod tests {
         let failed = |why: &str| Err::<(), _>(Failure::unusable(why.to_owned()));
         stats.record(&hook, Duration::from_millis(3), &failed("dial tcp: connection refused"));
         stats.record(&hook, Duration::from_millis(3), &failed("context deadline exceeded"));
-        let shown = stats.document(&hook);
+        let shown = stats.document(&hook, None);
         assert_eq!(shown.get("failedOpen").as_i64(), Some(2));
         assert_eq!(shown.str_at(&["message"]), "context deadline exceeded");
         assert!(shown.str_at(&["hint"]).starts_with("it does not answer in time"));
         stats.record(&hook, Duration::from_millis(1), &Ok(()));
-        let shown = stats.document(&hook);
+        let shown = stats.document(&hook, None);
         assert_eq!((shown.get("calls").as_i64(), shown.str_at(&["message"])), (Some(3), ""));
         assert!(!shown.str_at(&["latency", "p99"]).is_empty());
     }

@@ -10,13 +10,13 @@ use crate::authz::AlwaysAllow;
 use crate::client::webhook::testing::{FakeWebhook, webhooks};
 use crate::json;
 use crate::request::{AuditLevel, AuditTrail};
+use crate::sync::Mutex;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use config::Configuration;
 use http::{Request, Response};
 use prometheus::Registry;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -291,7 +291,7 @@ async fn webhooks_of_other_resources_are_not_called_and_equivalents_see_their_ve
             request.str_at(&["kind", "group"]),
             request.str_at(&["object", "apiVersion"])
         );
-        record.lock().unwrap().push(text);
+        record.lock().push(text);
         patch(&json!([{"op": "add", "path": "/note", "value": "x"}]))
     })
     .await;
@@ -299,14 +299,14 @@ async fn webhooks_of_other_resources_are_not_called_and_equivalents_see_their_ve
         json!([{"apiGroups": ["events.k8s.io"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["events"]}]);
     let world = World::new(&[("all", vec![hook("a.x.io", &fake, json!({"rules": rules}))])]);
     world.mutate(&create(), &json!({})).await.unwrap();
-    assert!(seen.lock().unwrap().is_empty());
+    assert!(seen.lock().is_empty());
     let mut event = request(Operation::Create, "", "events", "e");
     event.kind = GroupVersionKind::new("", "v1", "Event");
     let object = world
         .mutate(&event, &json!({"apiVersion": "v1", "kind": "Event"}))
         .await
         .unwrap();
-    assert_eq!(*seen.lock().unwrap(), ["events.k8s.io events.k8s.io/v1"]);
+    assert_eq!(*seen.lock(), ["events.k8s.io events.k8s.io/v1"]);
     assert_eq!(
         (object.api_version(), object.str_at(&["note"])),
         ("v1", "x"),

@@ -15,7 +15,7 @@ static PARTS: LazyLock<Mask> = LazyLock::new(|| Mask::of(&["spec.group", "spec.v
 
 /// The relevant part of a CustomResourceDefinition.
 #[derive(Clone, Debug)]
-pub struct Definition {
+pub(crate) struct Definition {
     group: Str,
     /// Served versions. They are registered before the definition is established.
     served: Vec<Str>,
@@ -23,12 +23,12 @@ pub struct Definition {
 
 impl Definition {
     /// Parses a stored definition.
-    pub fn from_entry(entry: &Entry) -> Self {
+    pub(crate) fn from_entry(entry: &Entry) -> Self {
         Self::from_value(&entry.decode_parts(&PARTS))
     }
 
     /// Parses a definition's tree.
-    pub fn from_value(object: &Value) -> Self {
+    pub(crate) fn from_value(object: &Value) -> Self {
         let versions = object.at(&["spec", "versions"]).items();
         let served = versions.iter().filter(|v| v.get("served").as_bool() == Some(true));
         Self {

@@ -63,12 +63,12 @@ const GROUPS: &[Row] = &[
 ];
 
 /// All groups in the table.
-pub fn groups() -> impl Iterator<Item = &'static str> {
+pub(crate) fn groups() -> impl Iterator<Item = &'static str> {
     GROUPS.iter().map(|(group, ..)| *group)
 }
 
 /// Group and version priority of a built-in group version; `None` if it gets no APIService.
-pub fn priorities(group: &str, version: &str) -> Option<(i64, i64)> {
+pub(crate) fn priorities(group: &str, version: &str) -> Option<(i64, i64)> {
     let (_, group_priority, versions) = GROUPS.iter().find(|(g, _, _)| *g == group)?;
     let (_, version_priority) = versions.iter().find(|(v, _)| *v == version)?;
     Some((*group_priority, *version_priority))

@@ -4,9 +4,9 @@
 
 use crate::aggregator::apiservice::{ApiService, Condition, ServiceReference};
 use crate::aggregator::own_requests::{self, AGGREGATOR, PROBE};
-use crate::aggregator::proxy::transport::Transport;
 use crate::aggregator::resolver::{Endpoints, ServiceIndex, ServiceResolver, ServiceType};
 use crate::proxy::target::URLS;
+use crate::proxy::transport::Transport;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::net::SocketAddr;
 use std::time::Duration;

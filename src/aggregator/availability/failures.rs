@@ -3,7 +3,7 @@
 
 use crate::aggregator::transports::TransportId;
 use crate::apimachinery::value::Str;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -15,6 +15,9 @@ const REWORD: Duration = Duration::from_secs(30);
 /// Which APIServices use which transport, and when they were last checked.
 #[derive(Default)]
 pub(super) struct Failures {
+    available: HashSet<Str>,
+    /// The available APIServices by transport. The others are retried anyway, and thousands of them may share a
+    /// transport on which everything fails.
     users: HashMap<TransportId, BTreeSet<Str>>,
     checked: HashMap<Str, Checked>,
 }
@@ -37,15 +40,34 @@ impl Failures {
             Some(known) => known.worded,
             None => None,
         };
-        self.forget(name);
-        self.users.entry(transport).or_default().insert(name.clone());
+        self.uses_none(name);
+        if self.available.contains(name) {
+            self.users.entry(transport).or_default().insert(name.clone());
+        }
         let checked = Checked { transport, at, worded };
         self.checked.insert(name.clone(), checked);
     }
 
     /// The APIService is gone.
     pub(super) fn forget(&mut self, name: &str) {
-        let Some(known) = self.checked.remove(name) else { return };
+        self.set_available(name, false);
+        self.checked.remove(name);
+    }
+
+    /// The APIService's status says so.
+    pub(super) fn set_available(&mut self, name: &str, available: bool) {
+        if !available {
+            self.available.remove(name);
+            self.uses_none(name);
+        } else if self.available.insert(name.into())
+            && let Some(known) = self.checked.get(name)
+        {
+            self.users.entry(known.transport).or_default().insert(name.into());
+        }
+    }
+
+    fn uses_none(&mut self, name: &str) {
+        let Some(known) = self.checked.get(name) else { return };
         if let Some(users) = self.users.get_mut(&known.transport) {
             users.remove(name);
             if users.is_empty() {
@@ -54,7 +76,7 @@ impl Failures {
         }
     }
 
-    /// An exchange over this transport failed: the APIServices to check, and when.
+    /// An exchange over this transport failed: the available APIServices to check, and when.
     pub(super) fn failed(&self, transport: TransportId) -> Vec<(Str, Duration)> {
         let now = Instant::now();
         let names = self.users.get(&transport).into_iter().flatten();

@@ -10,7 +10,7 @@ mod tests;
 use super::convert;
 use crate::aggregator::apiservice::{ApiService, ServiceReference};
 use crate::aggregator::disk_cache::{DiskCache, DocumentKind};
-use crate::aggregator::documents::{PublishedKind, bounds};
+use crate::aggregator::documents::{CollectError, PublishedKind, Rejected, bounds};
 use crate::aggregator::own_requests::{self, AGGREGATOR, AGGREGATOR_WITHOUT_GROUPS, FetchedDocument, ResponseLimits};
 use crate::aggregator::resolver::ServiceResolver;
 use crate::aggregator::sync_status::SyncStatus;
@@ -20,11 +20,12 @@ use crate::apimachinery::value::{Str, Value};
 use crate::client::{Change, Informer};
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::endpoints::discovery::aggregated::{Priorities, Source, hash};
+use crate::sync::Mutex;
 use crate::tasks::{Backoff, TaskGroup, WorkQueue};
 use crate::telemetry::Telemetry;
 use http::header;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -37,13 +38,15 @@ const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
 /// The discovery controller.
-pub struct Collector {
+pub(crate) struct Collector {
     informer: Informer<ApiService>,
     resolver: Arc<dyn ServiceResolver>,
     transports: Arc<Transports>,
     document: Arc<AggregatedDiscovery>,
     disk_cache: DiskCache,
     sync_status: SyncStatus,
+    /// Whether a backend that fails stays listed with its last good resources.
+    keeps_last_good: bool,
     queue: WorkQueue<Str>,
     state: Mutex<State>,
 }
@@ -80,13 +83,14 @@ struct List {
 type Versions = HashMap<(String, String), Value>;
 
 impl Collector {
-    /// Creates a collector. It does not fetch yet, but queues changes.
-    pub fn new(
+    /// Creates a collector. It does not fetch yet, but queues changes. `keeps_last_good`: a backend that fails stays listed with its
+    /// last good resources, also after a restart.
+    pub(crate) fn new(
         informer: Informer<ApiService>,
         resolver: Arc<dyn ServiceResolver>,
         transports: Arc<Transports>,
         document: Arc<AggregatedDiscovery>,
-        disk_cache: DiskCache,
+        (disk_cache, keeps_last_good): (DiskCache, bool),
         sync_status: SyncStatus,
         telemetry: &Telemetry,
     ) -> Arc<Self> {
@@ -97,6 +101,7 @@ impl Collector {
             document,
             disk_cache,
             sync_status,
+            keeps_last_good,
             queue: WorkQueue::new(BACKOFF, telemetry.queue("discovery-manager")),
             state: Mutex::default(),
         });
@@ -145,7 +150,7 @@ impl Collector {
     ///
     /// # Cancel safety
     /// When dropped, the first pass is abandoned and polling does not start.
-    pub async fn run_first_pass(self: &Arc<Self>, tasks: &TaskGroup) {
+    pub(crate) async fn run_first_pass(self: &Arc<Self>, tasks: &TaskGroup) {
         let all = self.informer.snapshot();
         let first = all.values().filter(|s| s.service.is_some()).map(|s| self.sync(&s.name));
         futures_util::future::join_all(first).await;
@@ -176,7 +181,7 @@ impl Collector {
     }
 
     /// Fetches the entry of one APIService. Returns false if there is nothing to poll.
-    async fn sync(&self, name: &str) -> Result<bool, String> {
+    async fn sync(&self, name: &str) -> Result<bool, CollectError> {
         let Some(s) = self.informer.get(name) else {
             return Ok(false);
         };
@@ -186,11 +191,12 @@ impl Collector {
         self.restore(&s).await;
         let outcome = if s.available.is_none() {
             // Not probed yet. The first write of the condition queues the APIService again.
-            Err("not probed yet".to_owned())
+            Err(CollectError::NotProbed)
         } else {
             self.fetch(&s, service).await
         };
-        let told = outcome.as_ref().map(|_| ()).map_err(String::as_str);
+        let failure = outcome.as_ref().err().map(ToString::to_string);
+        let told = failure.as_deref().map_or(Ok(()), Err);
         self.sync_status.note(&s.name, DocumentKind::Discovery, told);
         let is_remote = || self.informer.get(name).is_some_and(|now| now.service.is_some());
         if is_remote() {
@@ -238,7 +244,7 @@ impl Collector {
     /// The entry for a backend that does not answer: its last good one, marked as stale. Upstream lists the version
     /// without resources; clients that check the mark see no difference, and the others keep working.
     fn stale(&self, s: &ApiService) -> Value {
-        match self.lock().good.get(&s.name) {
+        match self.lock().good.get(&s.name).filter(|_| self.keeps_last_good) {
             Some(good) => {
                 let mut entry = good.clone();
                 entry.set(&["freshness"], "Stale");
@@ -248,7 +254,7 @@ impl Collector {
         }
     }
 
-    async fn fetch(&self, s: &ApiService, service: &ServiceReference) -> Result<Value, String> {
+    async fn fetch(&self, s: &ApiService, service: &ServiceReference) -> Result<Value, CollectError> {
         let transport = self.transports.of(s)?;
         let now = Instant::now();
         let (cached, dirty) = {
@@ -276,7 +282,7 @@ impl Collector {
                 started: now,
                 versions: c.versions.clone(),
             },
-            (503, _) => return Err("503 on /apis".into()),
+            (503, _) => return Err(status(503, "/apis")),
             (200, cached) if is_aggregated(&response.headers) => {
                 let etag = response.headers.get(header::ETAG).and_then(|v| v.to_str().ok());
                 let etag = etag.unwrap_or("").to_owned();
@@ -288,9 +294,9 @@ impl Collector {
                     }
                     let document = parser.parse(PublishedKind::Groups, &response.body)?;
                     bounds::groups(&document)?;
-                    Ok::<_, String>((source, Arc::new(convert::versions(document))))
+                    Ok::<_, Rejected>((source, Arc::new(convert::versions(document))))
                 });
-                let (source, versions) = parsed.await.ok_or("the process is ending")??;
+                let (source, versions) = parsed.await.ok_or(CollectError::ShuttingDown)??;
                 Cached {
                     etag,
                     source,
@@ -312,7 +318,7 @@ impl Collector {
                 )
                 .await?;
                 if response.status != 200 {
-                    return Err(format!("{} on {path}", response.status));
+                    return Err(status(response.status, &path));
                 }
                 return Ok(self.listed(s, response).await?.entry.clone());
             }
@@ -326,7 +332,7 @@ impl Collector {
     }
 
     /// Parses a list of resources, unless it equals the previous one.
-    async fn listed(&self, s: &ApiService, response: FetchedDocument) -> Result<Arc<List>, String> {
+    async fn listed(&self, s: &ApiService, response: FetchedDocument) -> Result<Arc<List>, CollectError> {
         let known = self.lock().lists.get(&s.name).cloned();
         let (group, version, documents) = (s.group.clone(), s.version.clone(), self.disk_cache.documents());
         let parser = documents.clone();
@@ -339,9 +345,9 @@ impl Collector {
             bounds::list(&document)?;
             let entry = convert::from_resource_list(&document, &version)?;
             bounds::version(&group, &entry)?;
-            Ok::<_, String>(Arc::new(List { source, entry }))
+            Ok::<_, Rejected>(Arc::new(List { source, entry }))
         });
-        let list = parsed.await.ok_or("the process is ending")??;
+        let list = parsed.await.ok_or(CollectError::ShuttingDown)??;
         self.lock().lists.insert(s.name.clone(), list.clone());
         Ok(list)
     }
@@ -355,9 +361,14 @@ impl Collector {
             .set_group_version(Source::AGGREGATED, &gv(s), priorities, entry);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while holding this lock")
+    fn lock(&self) -> crate::sync::MutexGuard<'_, State> {
+        self.state.lock()
     }
+}
+
+fn status(status: u16, path: &str) -> CollectError {
+    let path = path.to_owned();
+    CollectError::Status { status, path }
 }
 
 fn gv(s: &ApiService) -> GroupVersion {

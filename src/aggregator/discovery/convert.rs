@@ -1,5 +1,6 @@
 //! Converts backends' discovery documents into entries of the aggregated document.
 
+use crate::aggregator::documents::Rejected;
 use crate::apimachinery::value::{Map, Value};
 use std::collections::HashMap;
 
@@ -67,7 +68,7 @@ pub(super) fn bare(version: &str, freshness: &str) -> Value {
 ///
 /// # Errors
 /// A subresource has another scope than its parent.
-pub fn from_resource_list(list: &Value, version: &str) -> Result<Value, String> {
+pub fn from_resource_list(list: &Value, version: &str) -> Result<Value, Rejected> {
     let mut resources: Vec<Map> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     let scope = |r: &Value| match r.get("namespaced").as_bool() {
@@ -111,7 +112,7 @@ pub fn from_resource_list(list: &Value, version: &str) -> Result<Value, String> 
         };
         let parent = &mut resources[place];
         if parent.str("scope") != scope(r) {
-            return Err(format!("scope of {} differs from its parent's", r.str_at(&["name"])));
+            return Err(Rejected::Scope(r.str_at(&["name"]).to_owned()));
         }
         let mut m = Map::new();
         m.insert("subresource", sub);

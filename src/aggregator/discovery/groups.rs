@@ -15,14 +15,14 @@ use std::sync::Arc;
 type Snapshot = Arc<OrdMap<Arc<str>, Arc<ApiService>>>;
 
 /// Serves the list of all groups. The document is rebuilt after a change of any APIService.
-pub struct GroupListHandler {
+pub(crate) struct GroupListHandler {
     informer: Informer<ApiService>,
     made: ArcSwapOption<(Snapshot, Value)>,
 }
 
 impl GroupListHandler {
     /// Serves the groups of these APIServices.
-    pub fn new(informer: Informer<ApiService>) -> Self {
+    pub(crate) fn new(informer: Informer<ApiService>) -> Self {
         Self {
             informer,
             made: ArcSwapOption::empty(),
@@ -64,7 +64,7 @@ impl UnprotectedHandler for GroupListHandler {
 }
 
 /// Serves the document of one group. If the group has no APIService, the delegate answers.
-pub struct GroupHandler {
+pub(crate) struct GroupHandler {
     group: Str,
     informer: Informer<ApiService>,
     delegate: Arc<dyn UnprotectedHandler>,
@@ -73,7 +73,7 @@ pub struct GroupHandler {
 
 impl GroupHandler {
     /// Serves the document of this group.
-    pub fn new(group: Str, informer: Informer<ApiService>, delegate: Arc<dyn UnprotectedHandler>) -> Self {
+    pub(crate) fn new(group: Str, informer: Informer<ApiService>, delegate: Arc<dyn UnprotectedHandler>) -> Self {
         Self {
             group,
             informer,

@@ -170,3 +170,41 @@ async fn the_last_good_entry_is_listed_as_stale_even_after_a_restart() {
     let gone = || async { (std::fs::read_dir(dir.path()).unwrap().count() == 0).then_some(()) };
     w.until("the files' end", gone).await;
 }
+
+#[tokio::test]
+async fn last_good_entries_are_not_listed_if_that_is_turned_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let pki = Pki::new(&["ext.ns.svc"], H2);
+    let backend = Backend::http(&pki, 100, |_| async move {
+        let discovery = json!({"items": [{"metadata": {"name": "g"}, "versions": [
+            {"version": "v1", "resources": [{"resource": "things", "scope": "Namespaced"}]}]}]});
+        let mut a = response(200, json::to_vec(&discovery));
+        a.headers_mut().insert("content-type", V2.parse().unwrap());
+        a
+    })
+    .await;
+    let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
+    let (api_services, services) = (MemoryStorage::new(), MemoryStorage::new());
+    let service = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
+    services.set("ns/ext", &service);
+    api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
+    let start = || {
+        World::start_with(api_services.clone(), services.clone(), |config| {
+            config.disk_cache_dir = Some(dir.path().to_owned());
+            config.keeps_discovery = false;
+        })
+    };
+    async fn version(w: &World) -> crate::apimachinery::Value {
+        let group = w.aggregated("g").await;
+        group.get("versions").items().first().cloned().unwrap_or_default()
+    }
+    let w = start().await;
+    let current = || async { (version(&w).await.get("resources").items().len() == 1).then_some(()) };
+    w.until("its resources", current).await;
+    drop(w);
+    drop(backend);
+    let w = start().await;
+    let stale = version(&w).await;
+    assert_eq!(stale.str_at(&["freshness"]), "Stale");
+    assert_eq!(stale.get("resources").items().len(), 0);
+}

@@ -1,22 +1,23 @@
 //! Limits on the content of a backend's discovery documents, since everybody's `/apis` includes them.
 
+use super::Rejected;
 use crate::apimachinery::field::quote;
 use crate::apimachinery::value::Value;
 
 /// Groups per document.
-pub const MAX_GROUPS: usize = 1_000;
+pub(crate) const MAX_GROUPS: usize = 1_000;
 /// Versions per group.
-pub const MAX_VERSIONS: usize = 64;
+pub(crate) const MAX_VERSIONS: usize = 64;
 /// Resources per version. A plain APIResourceList counts subresources, too.
-pub const MAX_RESOURCES: usize = 4_000;
+pub(crate) const MAX_RESOURCES: usize = 4_000;
 /// Subresources per resource.
-pub const MAX_SUBRESOURCES: usize = 64;
+pub(crate) const MAX_SUBRESOURCES: usize = 64;
 /// Verbs, short names, categories or accepted types per resource or subresource.
-pub const MAX_WORDS: usize = 64;
+pub(crate) const MAX_WORDS: usize = 64;
 /// Bytes of a name: the longest that Kubernetes allows.
-pub const MAX_NAME_LENGTH: usize = 253;
+pub(crate) const MAX_NAME_LENGTH: usize = 253;
 
-type Checked = Result<(), String>;
+type Checked = Result<(), Rejected>;
 
 /// Checks an APIGroupDiscoveryList.
 ///
@@ -78,7 +79,7 @@ pub fn version(group: &str, entry: &Value) -> Checked {
 ///
 /// # Errors
 /// Which limit is exceeded.
-pub fn list(document: &Value) -> Checked {
+pub(crate) fn list(document: &Value) -> Checked {
     count(
         "the document",
         document.get("resources").items(),
@@ -87,27 +88,29 @@ pub fn list(document: &Value) -> Checked {
     )
 }
 
-fn count(at: &str, all: &[Value], most: usize, what: &str) -> Checked {
+fn count(at: &str, all: &[Value], most: usize, what: &'static str) -> Checked {
     match all.len() > most {
-        true => Err(format!(
-            "discovery is refused: {at} has {} {what}, at most {most} are taken",
-            all.len()
-        )),
+        true => Err(Rejected::Discovery {
+            at: at.to_owned(),
+            found: all.len(),
+            what,
+            most,
+        }),
         false => Ok(()),
     }
 }
 
-fn named(what: &str, name: &str) -> Checked {
+fn named(what: &'static str, name: &str) -> Checked {
     match name.len() > MAX_NAME_LENGTH {
-        true => Err(format!(
-            "discovery is refused: {what} has a name of {} bytes, at most {MAX_NAME_LENGTH} are taken",
-            name.len()
-        )),
+        true => Err(Rejected::LongName {
+            what,
+            bytes: name.len(),
+        }),
         false => Ok(()),
     }
 }
 
-fn words(at: impl Fn() -> String, all: &Value, what: &str) -> Checked {
+fn words(at: impl Fn() -> String, all: &Value, what: &'static str) -> Checked {
     let all = all.items();
     if all.len() > MAX_WORDS {
         return count(&at(), all, MAX_WORDS, what);
@@ -132,10 +135,7 @@ mod tests {
 
     #[test]
     fn every_count_and_name_is_bounded() {
-        assert_eq!(
-            groups(&document(json!({"resource": "things", "verbs": ["get"]}))),
-            Ok(())
-        );
+        groups(&document(json!({"resource": "things", "verbs": ["get"]}))).unwrap();
         let long = "x".repeat(254);
         for (resource, why) in [
             (
@@ -159,15 +159,18 @@ mod tests {
                 "\"things\" of g/v1 has 65 subresources, at most 64 are taken",
             ),
         ] {
-            assert_eq!(groups(&document(resource)), Err(format!("discovery is refused: {why}")));
+            let told = groups(&document(resource)).unwrap_err().to_string();
+            assert_eq!(told, format!("discovery is refused: {why}"));
         }
         let many = json!({"version": "v1", "resources": (vec![json!({"resource": "r"}); 4_001])});
-        let told = version("g", &many).unwrap_err();
+        let told = version("g", &many).unwrap_err().to_string();
         assert_eq!(
             told,
             "discovery is refused: g/v1 has 4001 resources, at most 4000 are taken"
         );
-        let told = groups(&json!({"items": (vec![json!({}); 1_001])})).unwrap_err();
+        let told = groups(&json!({"items": (vec![json!({}); 1_001])}))
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             told,
             "discovery is refused: the document has 1001 groups, at most 1000 are taken"

@@ -1,17 +1,18 @@
 //! Parser that builds only the known members of a JSON document and skips the rest while reading, so that the memory of
 //! the tree is bounded by what we use. Entry point: [`parse`].
 
+use super::Rejected;
 use crate::apimachinery::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;
 use std::fmt;
 
 /// Deepest nesting allowed in the parts that are kept. Schemas of custom resources nest a few dozen levels.
-const MAX_LEVELS: usize = 200;
+pub(super) const MAX_LEVELS: usize = 200;
 
 /// The known structure of a value. A list is matched element by element with the same shape; scalars and `null` are
 /// accepted anywhere.
-pub enum Shape {
+pub(crate) enum Shape {
     /// A scalar. Lists and objects become `null`.
     Scalar,
     /// Anything.
@@ -45,7 +46,7 @@ impl Shape {
 ///
 /// # Errors
 /// The document is not JSON, or has too many values, members or levels.
-pub(super) fn parse(bytes: &[u8], shape: &'static Shape, most_values: usize) -> Result<Value, String> {
+pub(super) fn parse(bytes: &[u8], shape: &'static Shape, most_values: usize) -> Result<Value, Rejected> {
     // Go replaces invalid UTF-8. Valid text is not copied.
     let text = String::from_utf8_lossy(bytes);
     let mut d = serde_json::Deserializer::from_str(&text);
@@ -60,7 +61,7 @@ pub(super) fn parse(bytes: &[u8], shape: &'static Shape, most_values: usize) -> 
         refusal: &refusal,
     };
     let parsed = seed.deserialize(&mut d).and_then(|value| d.end().map(|()| value));
-    parsed.map_err(|e| refusal.take().unwrap_or_else(|| e.to_string()))
+    parsed.map_err(|e| refusal.take().unwrap_or(Rejected::Json(e)))
 }
 
 #[derive(Clone, Copy)]
@@ -69,7 +70,7 @@ struct Seed<'a> {
     depth: usize,
     left: &'a Cell<usize>,
     most_values: usize,
-    refusal: &'a Cell<Option<String>>,
+    refusal: &'a Cell<Option<Rejected>>,
 }
 
 impl Seed<'_> {
@@ -82,7 +83,7 @@ impl Seed<'_> {
     }
 
     /// Stores our own message, without the position that serde_json would append.
-    fn refuse<E: de::Error>(self, why: String) -> E {
+    fn refuse<E: de::Error>(self, why: Rejected) -> E {
         self.refusal.set(Some(why));
         E::custom("refused")
     }
@@ -92,10 +93,13 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
     fn deserialize<D: de::Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
         if self.depth > MAX_LEVELS {
-            return Err(self.refuse(format!("the document nests deeper than {MAX_LEVELS} levels")));
+            return Err(self.refuse(Rejected::TooDeep));
         }
         let Some(left) = self.left.get().checked_sub(1) else {
-            return Err(self.refuse(format!("the document has more than {} values", self.most_values)));
+            return Err(self.refuse(Rejected::TooMany {
+                most: self.most_values,
+                what: "values",
+            }));
         };
         self.left.set(left);
         d.deserialize_any(self)
@@ -146,7 +150,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             if let Shape::Map(_, most, what) = self.shape
                 && pairs.len() == *most
             {
-                return Err(self.refuse(format!("the document has more than {most} {what}")));
+                return Err(self.refuse(Rejected::TooMany { most: *most, what }));
             }
             let value = map.next_value_seed(self.within(shape))?;
             pairs.push((key, value));

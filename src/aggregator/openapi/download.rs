@@ -8,19 +8,20 @@
 
 use crate::aggregator::apiservice::ApiService;
 use crate::aggregator::disk_cache::DocumentKind;
-use crate::aggregator::documents::Documents;
+use crate::aggregator::documents::{CollectError, Documents};
 use crate::aggregator::own_requests::{self, FetchedDocument, OPENAPI, ResponseLimits};
 use crate::aggregator::resolver::ServiceResolver;
 use crate::aggregator::sync_status::SyncStatus;
 use crate::aggregator::transports::Transports;
 use crate::apimachinery::value::Str;
 use crate::client::Informer;
+use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::{Backoff, TaskGroup, WorkQueue};
 use crate::telemetry::QueueMetrics;
 use async_trait::async_trait;
 use http::HeaderName;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Enough that one slow backend does not delay the downloads of others.
@@ -31,7 +32,7 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_secs(60), Duration::fr
 
 /// A kind of document: how to download and store it.
 #[async_trait]
-pub trait Download: Send + Sync {
+pub(crate) trait Download: Send + Sync {
     /// Its path at every backend.
     fn path(&self) -> &'static str;
 
@@ -44,8 +45,8 @@ pub trait Download: Send + Sync {
     /// Stores a response.
     ///
     /// # Errors
-    /// A message for the log if the response contains nothing usable.
-    async fn take(&self, of: &ApiService, response: FetchedDocument) -> Result<(), String>;
+    /// The response contains nothing usable.
+    async fn take(&self, of: &ApiService, response: FetchedDocument) -> Result<(), CollectError>;
 
     /// A second path to download after [`Download::take`], if any. Offered again next time if its response was
     /// unusable.
@@ -56,8 +57,8 @@ pub trait Download: Send + Sync {
     /// Stores the response for that path.
     ///
     /// # Errors
-    /// A message for the log if the response contains nothing usable.
-    async fn take_next(&self, _of: &ApiService, _path: String, _response: FetchedDocument) -> Result<(), String> {
+    /// The response contains nothing usable.
+    async fn take_next(&self, _of: &ApiService, _path: String, _response: FetchedDocument) -> Result<(), CollectError> {
         Ok(())
     }
 
@@ -69,7 +70,7 @@ pub trait Download: Send + Sync {
 }
 
 /// The controller that downloads one kind of document.
-pub struct Downloader {
+pub(crate) struct Downloader {
     informer: Informer<ApiService>,
     resolver: Arc<dyn ServiceResolver>,
     transports: Arc<Transports>,
@@ -83,7 +84,7 @@ pub struct Downloader {
 
 impl Downloader {
     /// Creates a downloader. It does not download yet, but queues changes.
-    pub fn new(
+    pub(crate) fn new(
         informer: Informer<ApiService>,
         resolver: Arc<dyn ServiceResolver>,
         transports: Arc<Transports>,
@@ -120,7 +121,7 @@ impl Downloader {
     }
 
     /// Starts the workers in `tasks`.
-    pub fn start(self: &Arc<Self>, tasks: &TaskGroup) {
+    pub(crate) fn start(self: &Arc<Self>, tasks: &TaskGroup) {
         for _ in 0..WORKERS {
             let me = self.clone();
             tasks.spawn("openapi worker", async move {
@@ -134,7 +135,7 @@ impl Downloader {
                         Ok(false) => me.queue.forget(&name),
                         Err(why) => {
                             tracing::debug!(%name, "downloading OpenAPI failed: {why}");
-                            me.sync_status.note(&name, me.what.document(), Err(&why));
+                            me.sync_status.note(&name, me.what.document(), Err(&why.to_string()));
                             me.queue.add_rate_limited(name.clone());
                         }
                     }
@@ -150,10 +151,10 @@ impl Downloader {
     }
 
     fn restored(&self) -> MutexGuard<'_, HashSet<Str>> {
-        self.restored.lock().expect("no code panics while holding this lock")
+        self.restored.lock()
     }
 
-    async fn sync(&self, name: &Str) -> Result<bool, String> {
+    async fn sync(&self, name: &Str) -> Result<bool, CollectError> {
         let Some(s) = self.informer.get(name) else {
             return Ok(false);
         };
@@ -165,7 +166,7 @@ impl Downloader {
         }
         // If the APIService was not probed yet, the download itself shows whether the backend is up.
         if s.available.is_some() && !s.is_available() {
-            return Err("the service is unavailable".into());
+            return Err(CollectError::Unavailable);
         }
         let transport = self.transports.of(&s)?;
         let (path, headers) = (self.what.path(), self.what.headers(name));
@@ -179,7 +180,7 @@ impl Downloader {
             let response = own_requests::get(&transport, &*self.resolver, service, &path, OPENAPI, &[], next).await;
             let taken = match response {
                 Ok(response) => self.what.take_next(&s, path, response).await,
-                Err(why) => Err(why),
+                Err(why) => Err(why.into()),
             };
             if let Err(why) = taken {
                 tracing::debug!(%name, "an OpenAPI v3 document cannot be stored: {why}");
@@ -221,13 +222,13 @@ mod tests {
             Vec::new()
         }
 
-        async fn take(&self, _: &ApiService, _: FetchedDocument) -> Result<(), String> {
+        async fn take(&self, _: &ApiService, _: FetchedDocument) -> Result<(), CollectError> {
             let local = json!({"metadata": {"name": "v1.g"}, "spec": {"group": "g", "version": "v1"}});
             self.api_services.set("v1.g", &local);
-            while self.done.lock().unwrap().is_empty() {
+            while self.done.lock().is_empty() {
                 tokio::task::yield_now().await;
             }
-            self.done.lock().unwrap().push("taken");
+            self.done.lock().push("taken");
             Ok(())
         }
 
@@ -236,7 +237,7 @@ mod tests {
         }
 
         fn remove(&self, _: &Str) {
-            self.done.lock().unwrap().push("removed");
+            self.done.lock().push("removed");
         }
     }
 
@@ -262,7 +263,7 @@ mod tests {
         );
         let _running = running([feed.run()]);
         informer.synced().wait().await;
-        assert_eq!(downloader.sync(&"v1.g".into()).await, Ok(false));
-        assert_eq!(*moving.done.lock().unwrap(), ["removed", "taken", "removed"]);
+        assert!(!downloader.sync(&"v1.g".into()).await.unwrap());
+        assert_eq!(*moving.done.lock(), ["removed", "taken", "removed"]);
     }
 }

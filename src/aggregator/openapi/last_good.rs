@@ -4,7 +4,7 @@
 use super::key_of;
 use crate::aggregator::apiservice::ApiService;
 use crate::aggregator::disk_cache::{DiskCache, DocumentKind};
-use crate::aggregator::documents::PublishedKind;
+use crate::aggregator::documents::{CollectError, PublishedKind, Rejected};
 use crate::aggregator::own_requests::FetchedDocument;
 use crate::api::openapi::Dialect;
 use crate::apimachinery::value::{Map, Str, Value};
@@ -47,16 +47,24 @@ impl LastGoodDocuments {
     ///
     /// # Errors
     /// A message for the log if the response contains no usable document.
-    pub(super) async fn take(&self, of: &ApiService, url: String, response: FetchedDocument) -> Result<(), String> {
+    pub(super) async fn take(
+        &self,
+        of: &ApiService,
+        url: String,
+        response: FetchedDocument,
+    ) -> Result<(), CollectError> {
         if response.status != 200 {
-            return Err(format!("{} on {url}", response.status));
+            return Err(CollectError::Status {
+                status: response.status,
+                path: url,
+            });
         }
         let parser = self.disk_cache.documents().clone();
         let parsed = self.disk_cache.documents().run_blocking(move || {
             let document = parser.parse(PublishedKind::OpenApiV3, &response.body)?;
-            Ok::<_, String>((CachedDocument::new(&document, Dialect::V3), document))
+            Ok::<_, Rejected>((CachedDocument::new(&document, Dialect::V3), document))
         });
-        let (document, tree) = parsed.await.ok_or("the process is ending")??;
+        let (document, tree) = parsed.await.ok_or(CollectError::ShuttingDown)??;
         let mut file = Map::new();
         file.insert("url", url.as_str());
         file.insert("document", tree);

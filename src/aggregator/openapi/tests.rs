@@ -103,7 +103,7 @@ async fn a_converted_document_is_removed_with_its_apiservice() {
         status: 200,
         headers: http::HeaderMap::new(),
         body: r#"{"paths":{}}"#.into(),
-        permit: None,
+        _permit: None,
     };
     documents.take(&of, told).await.unwrap();
     assert_eq!(documents.converted().keys(), ["apis/g.example.com/v1"]);

@@ -12,16 +12,18 @@ use super::download::Download;
 use super::merge::{filter, merge};
 use crate::aggregator::apiservice::ApiService;
 use crate::aggregator::disk_cache::{DiskCache, DocumentKind};
-use crate::aggregator::documents::PublishedKind;
+use crate::aggregator::documents::{CollectError, PublishedKind, Rejected};
 use crate::aggregator::own_requests::FetchedDocument;
 use crate::api::openapi::Dialect;
 use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::json::pieces::Pieces;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Informer;
 use crate::endpoints::discovery::aggregated::hash;
 use crate::endpoints::openapi::OpenApiV3;
 use crate::endpoints::openapi::cached::{CachedDocument, MEMORY};
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
+use crate::sync::Mutex;
 use crate::tasks::off_thread;
 use crate::telemetry::backends::BackendMetrics;
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -29,11 +31,11 @@ use async_trait::async_trait;
 use http::{HeaderName, StatusCode, header};
 use imbl::OrdMap;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Path of the v2 document.
-pub const PATH: &str = "/openapi/v2";
+pub(crate) const PATH: &str = "/openapi/v2";
 const LOCAL_LIMIT: usize = 64 << 20;
 
 /// The last good document of one backend.
@@ -47,7 +49,7 @@ struct Part {
 
 /// The last good documents of backends by APIService name, each reduced to the paths of its own group version.
 #[derive(Default)]
-pub struct RemoteDocuments {
+pub(crate) struct RemoteDocuments {
     all: ArcSwap<OrdMap<Str, Arc<Part>>>,
     /// The same documents converted to v3 on demand, for backends that publish no v3.
     converted: Arc<OpenApiV3>,
@@ -55,7 +57,7 @@ pub struct RemoteDocuments {
 }
 
 /// Serves the merged document.
-pub struct V2Handler {
+pub(crate) struct V2Handler {
     /// In-process handler for [`PATH`].
     local: Arc<dyn UnprotectedHandler>,
     remote: Arc<RemoteDocuments>,
@@ -116,7 +118,7 @@ fn causes(before: Option<&Current>, local: &str, remote: &[Named]) -> Vec<Cause>
 
 impl RemoteDocuments {
     /// Creates an empty set; documents on disk are loaded by [`Download::restore`].
-    pub fn new(disk_cache: DiskCache) -> Self {
+    pub(crate) fn new(disk_cache: DiskCache) -> Self {
         Self {
             disk_cache,
             ..Self::default()
@@ -126,12 +128,13 @@ impl RemoteDocuments {
     fn store(&self, of: &ApiService, part: Part) {
         let older = part.document.clone();
         let name = of.name.clone();
-        let convert = move || {
+        let convert = move |to: &mut Pieces<'_>| {
             let document = json::decode(&older.json()).unwrap_or_default();
-            v3_of(&document).unwrap_or_else(|| {
+            let converted = v3_of(&document).unwrap_or_else(|| {
                 tracing::warn!(%name, "an OpenAPI v2 document of a backend is not converted: its v3 form would be many times as large");
                 Value::object()
-            })
+            });
+            to.value(&converted);
         };
         let key = of.discovery_path();
         self.converted.set(key.trim_start_matches('/'), Arc::new(convert));
@@ -140,7 +143,7 @@ impl RemoteDocuments {
     }
 
     /// The converted documents, by key.
-    pub fn converted(&self) -> Arc<OpenApiV3> {
+    pub(crate) fn converted(&self) -> Arc<OpenApiV3> {
         self.converted.clone()
     }
 }
@@ -162,12 +165,15 @@ impl Download for RemoteDocuments {
         [accept].into_iter().chain(known).collect()
     }
 
-    async fn take(&self, of: &ApiService, response: FetchedDocument) -> Result<(), String> {
+    async fn take(&self, of: &ApiService, response: FetchedDocument) -> Result<(), CollectError> {
         if response.status == 304 {
             return Ok(());
         }
         if response.status != 200 {
-            return Err(format!("{} on {PATH}", response.status));
+            return Err(CollectError::Status {
+                status: response.status,
+                path: PATH.to_owned(),
+            });
         }
         let etag = response.headers.get(header::ETAG).and_then(|v| v.to_str().ok());
         let etag = etag.map(str::to_owned);
@@ -187,9 +193,9 @@ impl Download for RemoteDocuments {
                 source,
                 document: CachedDocument::new(&document, Dialect::V2),
             };
-            Ok::<_, String>(Some((part, document)))
+            Ok::<_, Rejected>(Some((part, document)))
         });
-        let Some((part, tree)) = parsed.await.ok_or("the process is ending")?? else {
+        let Some((part, tree)) = parsed.await.ok_or(CollectError::ShuttingDown)?? else {
             return Ok(());
         };
         if before.is_none_or(|b| b.document.hash != part.document.hash) {
@@ -232,7 +238,7 @@ impl Download for RemoteDocuments {
 
 impl V2Handler {
     /// Merges backends' documents into that of `local`.
-    pub fn new(
+    pub(crate) fn new(
         local: Arc<dyn UnprotectedHandler>,
         remote: Arc<RemoteDocuments>,
         informer: Informer<ApiService>,
@@ -320,8 +326,8 @@ impl Merged {
         parts: &[(Str, Arc<Part>)],
         remote: Vec<Named>,
         metrics: &BackendMetrics,
-    ) -> Result<CachedDocument, String> {
-        let _guard = self.merging.lock().expect("no code panics while holding this lock");
+    ) -> Result<CachedDocument, json::Error> {
+        let _guard = self.merging.lock();
         let began = Instant::now();
         let before = self.current.load_full();
         if let Some(c) = &before
@@ -383,7 +389,7 @@ mod tests {
             status: 200,
             headers: http::HeaderMap::new(),
             body: body.into(),
-            permit: None,
+            _permit: None,
         };
         all.take(&of, response(r#"{"paths":{"/apis/g/v1/":{}}}"#))
             .await

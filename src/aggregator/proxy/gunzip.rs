@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 const PIECE: usize = 4 << 10;
 
 /// A decompressed body.
-pub struct Gunzip<B> {
+pub(crate) struct Gunzip<B> {
     inner: B,
     decoder: GzDecoder<Vec<u8>>,
     /// Compressed bytes received but not yet decompressed.
@@ -23,7 +23,7 @@ pub struct Gunzip<B> {
 
 impl<B> Gunzip<B> {
     /// Decompresses `inner`.
-    pub fn new(inner: B) -> Self {
+    pub(crate) fn new(inner: B) -> Self {
         Self {
             inner,
             decoder: GzDecoder::new(Vec::new()),

@@ -2,13 +2,12 @@
 //! the response back. Follows `proxyHandler` in `kube-aggregator/pkg/apiserver/handler_proxy.go` and its order of
 //! decisions.
 //!
-//! Entry point: [`ProxyHandler`]. Connections are left to [`transport`](super::transport), header rules to
+//! Entry point: [`ProxyHandler`]. Connections are left to [`crate::proxy::transport`], header rules to
 //! [`headers`].
 
 use super::gunzip::Gunzip;
 use super::identities::Identities;
 use super::responses;
-use super::transport::{BackendBody, Outgoing, SendError, Transport};
 use super::upgrade;
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::backend_stats::{BackendStats, InFlightPermit};
@@ -20,6 +19,7 @@ use crate::proxy::html::{self, Encoding};
 use crate::proxy::links::{self, Links};
 use crate::proxy::policy::ProxyPolicy;
 use crate::proxy::target::Timeouts;
+use crate::proxy::transport::{BackendBody, Outgoing, SendError, Transport};
 use crate::proxy::tunnel::{self, ClientSide};
 use crate::proxy::{headers, url};
 use crate::request::{
@@ -44,13 +44,13 @@ const MASTERS: &str = "system:masters";
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Counts responses of the proxy itself in `apiserver_request_terminations_total{component="aggregator"}`.
-pub trait TerminationMetrics: Send + Sync + 'static {
+pub(crate) trait TerminationMetrics: Send + Sync + 'static {
     /// Called for each request that the proxy ended itself, with the status code it sent.
     fn record(&self, info: Option<&RequestInfo>, code: StatusCode);
 }
 
 /// Dependencies that all proxy handlers of a gateway share.
-pub struct ProxyShared {
+pub(crate) struct ProxyShared {
     /// Serves requests of local APIServices: the next server's director.
     pub delegate: Arc<dyn UnprotectedHandler>,
     /// Resolves services to addresses.
@@ -68,7 +68,7 @@ pub struct ProxyShared {
 }
 
 /// Current settings of a handler. Immutable: a change of the APIService replaces them as a whole.
-pub enum Settings {
+pub(crate) enum Settings {
     /// Served by the next server in the chain.
     Local,
     /// Served by a backend.
@@ -76,7 +76,7 @@ pub enum Settings {
 }
 
 /// Settings for an APIService with a backend.
-pub struct Remote {
+pub(crate) struct Remote {
     /// The service that the APIService names.
     pub service: ServiceReference,
     /// Whether the `Available` condition lets traffic through.
@@ -120,14 +120,14 @@ struct Rewritten {
 }
 
 /// Proxies the requests of one APIService.
-pub struct ProxyHandler {
+pub(crate) struct ProxyHandler {
     shared: Arc<ProxyShared>,
     settings: ArcSwap<Settings>,
 }
 
 impl ProxyHandler {
     /// Creates a handler with initial settings.
-    pub fn new(shared: Arc<ProxyShared>, settings: Settings) -> Self {
+    pub(crate) fn new(shared: Arc<ProxyShared>, settings: Settings) -> Self {
         Self {
             shared,
             settings: ArcSwap::from_pointee(settings),
@@ -135,12 +135,12 @@ impl ProxyHandler {
     }
 
     /// Replaces the settings; requests in flight keep the old ones.
-    pub fn set(&self, settings: Settings) {
+    pub(crate) fn set(&self, settings: Settings) {
         self.settings.store(Arc::new(settings));
     }
 
-    /// The current settings.
-    pub fn settings(&self) -> Arc<Settings> {
+    #[cfg(test)]
+    pub(crate) fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
     }
 
@@ -183,7 +183,7 @@ impl ProxyHandler {
             }
         };
         let long_running = info.as_ref().is_some_and(|i| i.is_long_running());
-        let permit = match remote.stats.enter(long_running, || user.in_group(MASTERS)) {
+        let permit = match remote.stats.enter(long_running, &user.name, || user.in_group(MASTERS)) {
             Ok(permit) => permit,
             Err(full) => return Err(end(responses::too_many(full, &remote.service, req.headers()))),
         };
@@ -358,7 +358,7 @@ impl ProxyShared {
     fn finish_response(
         &self,
         authority: &str,
-        response: http::Response<BackendBody>,
+        response: http::Response<BackendBody<InFlightPermit>>,
         unpack: bool,
         end: Option<Instant>,
     ) -> Response {

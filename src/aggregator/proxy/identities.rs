@@ -14,7 +14,7 @@ const PLACES: usize = 256;
 /// Keyed by the address of the caller's `UserInfo`, not by its content: caching authenticators return the same `Arc`
 /// each time. That is sound: the cache holds the `Arc`, so its address cannot be reused, and its content cannot change,
 /// since `Arc::make_mut` copies a shared value to another address.
-pub struct Identities {
+pub(crate) struct Identities {
     places: Box<[ArcSwapOption<Known>]>,
 }
 
@@ -36,7 +36,7 @@ impl Identities {
     ///
     /// # Errors
     /// [`InvalidValue`], leaving the headers unchanged.
-    pub fn state(&self, headers: &mut HeaderMap, user: &Arc<UserInfo>) -> Result<(), InvalidValue> {
+    pub(crate) fn state(&self, headers: &mut HeaderMap, user: &Arc<UserInfo>) -> Result<(), InvalidValue> {
         let place = &self.places[place(user)];
         if let Some(known) = &*place.load()
             && Arc::ptr_eq(&known.user, user)

@@ -9,22 +9,22 @@ use crate::server::respond;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 /// Body of the response to a refused redirect. Upstream writes it without a newline, too.
-pub const REDIRECT_REFUSED: &str = "the backend attempted to redirect this request, which is not permitted";
+pub(crate) const REDIRECT_REFUSED: &str = "the backend attempted to redirect this request, which is not permitted";
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// A plain-text error as Go's `http.Error` writes it: the text and a newline.
-pub fn error(status: StatusCode, text: &str) -> Response {
+pub(crate) fn error(status: StatusCode, text: &str) -> Response {
     plain(status, format!("{text}\n"))
 }
 
 /// 503: the backend is not available or cannot be resolved.
-pub fn unavailable() -> Response {
+pub(crate) fn unavailable() -> Response {
     plain(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n")
 }
 
 /// 429: the backend has reached its limit of requests or watches. A `Status`, since upstream has no such response.
-pub fn too_many(what: LimitReached, service: &ServiceReference, headers: &HeaderMap) -> Response {
+pub(crate) fn too_many(what: LimitReached, service: &ServiceReference, headers: &HeaderMap) -> Response {
     let what = match what {
         LimitReached::Requests => "requests are under way to",
         LimitReached::Watches => "watches are open at",
@@ -34,14 +34,14 @@ pub fn too_many(what: LimitReached, service: &ServiceReference, headers: &Header
 }
 
 /// 503: no connection to the backend is free and too many requests wait for one.
-pub fn no_connection(service: &ServiceReference) -> Response {
+pub(crate) fn no_connection(service: &ServiceReference) -> Response {
     let message = format!("too many requests wait for a connection to the backend {service:?}, please try again later");
     let status = Status::service_unavailable(message).with_retry_after(1);
     respond::status(&status, &HeaderMap::new())
 }
 
 /// 502 in place of a redirect, if the gateway is configured to refuse them.
-pub fn redirect_refused() -> Response {
+pub(crate) fn redirect_refused() -> Response {
     let mut r = Response::new(REDIRECT_REFUSED.into());
     *r.status_mut() = StatusCode::BAD_GATEWAY;
     // Upstream sets no type and leaves it to Go's content sniffing, hence no `nosniff` either.

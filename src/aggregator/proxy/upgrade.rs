@@ -5,7 +5,7 @@
 //! Entry point: [`tunnel()`]. The copying itself is done in [`crate::proxy::tunnel`].
 
 use super::responses;
-use super::transport::{Outgoing, Transport};
+use crate::proxy::transport::{Outgoing, Transport};
 use crate::proxy::tunnel;
 use crate::request::{Body, FromBackend, Response};
 use crate::tasks::TaskGroup;
@@ -13,7 +13,7 @@ use http::{HeaderValue, StatusCode, header};
 use hyper::client::conn::http1;
 
 /// Response if the client's connection cannot be taken over.
-pub fn not_hijackable() -> Response {
+pub(crate) fn not_hijackable() -> Response {
     responses::error(
         StatusCode::SERVICE_UNAVAILABLE,
         "request connection cannot be hijacked: feature not supported",
@@ -24,7 +24,7 @@ pub fn not_hijackable() -> Response {
 ///
 /// # Cancel safety
 /// Dropping the future closes the backend's connection. A started tunnel continues until one side ends.
-pub async fn tunnel(
+pub(crate) async fn tunnel(
     transport: &Transport,
     authority: &str,
     mut out: Outgoing,

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 /// A parsed Service.
 #[derive(Clone, Debug)]
-pub struct Service {
+pub(crate) struct Service {
     /// The Service's type.
     pub kind: ServiceType,
     /// The first cluster IP, or the string `None` for a headless Service.
@@ -22,7 +22,7 @@ pub struct Service {
 
 /// The type of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServiceType {
+pub(crate) enum ServiceType {
     /// Reached at its cluster IP.
     ClusterIp,
     /// Reached at its cluster IP here; also exposed on every node.
@@ -37,7 +37,7 @@ pub enum ServiceType {
 
 /// A port of a Service.
 #[derive(Clone, Debug)]
-pub struct ServicePort {
+pub(crate) struct ServicePort {
     /// The port's name; may be empty if it is the only one.
     pub name: Str,
     /// The port number.
@@ -48,7 +48,7 @@ pub struct ServicePort {
 
 /// A parsed EndpointSlice.
 #[derive(Clone, Debug)]
-pub struct EndpointSlice {
+pub(crate) struct EndpointSlice {
     /// The slice's storage key.
     pub key: Box<str>,
     /// The storage key of its Service; empty if it has no service label.
@@ -63,7 +63,7 @@ pub struct EndpointSlice {
 
 /// An endpoint of an EndpointSlice.
 #[derive(Clone, Debug)]
-pub struct SliceEndpoint {
+pub(crate) struct SliceEndpoint {
     /// The first address. By the API all addresses of an endpoint are fungible, and clients may use only the first.
     pub address: Str,
     /// The `ready` condition; true if it is unset.
@@ -72,12 +72,12 @@ pub struct SliceEndpoint {
 
 impl Service {
     /// Parses a stored Service.
-    pub fn from_entry(entry: &Entry) -> Self {
+    pub(crate) fn from_entry(entry: &Entry) -> Self {
         Self::from_value(&entry.decode())
     }
 
     /// Parses a Service's tree.
-    pub fn from_value(object: &Value) -> Self {
+    pub(crate) fn from_value(object: &Value) -> Self {
         let spec = object.get("spec");
         let cluster_ip: Str = spec.str_at(&["clusterIP"]).into();
         let ports = spec.get("ports").items().iter().filter_map(|p| {
@@ -119,14 +119,14 @@ impl Service {
     }
 
     /// The port with this number.
-    pub fn port(&self, number: u16) -> Option<&ServicePort> {
+    pub(crate) fn port(&self, number: u16) -> Option<&ServicePort> {
         self.ports.iter().find(|p| p.port == number)
     }
 }
 
 impl EndpointSlice {
     /// Parses a stored EndpointSlice.
-    pub fn from_entry(entry: &Entry) -> Self {
+    pub(crate) fn from_entry(entry: &Entry) -> Self {
         let object = entry.decode();
         let service = entry
             .label("kubernetes.io/service-name")
@@ -156,12 +156,12 @@ impl EndpointSlice {
     }
 
     /// The number of the port with this name.
-    pub fn port_named(&self, name: &str) -> Option<u16> {
+    pub(crate) fn port_named(&self, name: &str) -> Option<u16> {
         self.ports.iter().find(|(n, _)| n == name).map(|(_, p)| *p)
     }
 
     /// Whether any endpoint is ready.
-    pub fn has_ready(&self) -> bool {
+    pub(crate) fn has_ready(&self) -> bool {
         self.endpoints.iter().any(|e| e.ready)
     }
 }

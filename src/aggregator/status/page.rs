@@ -1,40 +1,9 @@
 //! The HTML page: unavailable backends first, then a table of all backends. Entry point: [`render`].
 
 use crate::apimachinery::value::Value;
+use crate::server::page::{STYLE, coloured};
 use crate::server::respond::html_escape;
-use http::HeaderValue;
 use std::fmt::Write;
-
-/// Allows only this style sheet, whatever markup an object's message may contain.
-pub(super) const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; style-src 'sha256-g84Bkf2tEoP7lGnxz73ovyPWEM7DDqOj/I6N2hHN4jY='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-);
-
-pub(super) const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:1.5em auto;max-width:82em;padding:0 1em;\
-color:#111;background:#fff}h1{font-size:1.3em;margin:.2em 0}h1.bad{color:#b00}h1.good{color:#060}h2{font-size:1.05em}\
-table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.35em 1em .35em 0;border-bottom:1px solid #ddd;\
-vertical-align:top}.True,.Good,.Current,.Closed{color:#060}.False,.Ejected,.Missing,.Open{color:#b00;font-weight:bold}\
-.Unknown,.Failing,.Probation,.Stale,.Partial,.HalfOpen{color:#a60}small{color:#555}li{margin:.4em 0}\
-@media(prefers-color-scheme:dark){body{color:#ddd;background:#111}th,td{border-color:#333}small{color:#999}\
-h1.good,.True,.Good,.Current,.Closed{color:#6c6}h1.bad,.False,.Ejected,.Missing,.Open{color:#f77}\
-.Unknown,.Failing,.Probation,.Stale,.Partial,.HalfOpen{color:#fb4}}";
-
-/// Words with a class in the style sheet.
-const COLOURED: [&str; 13] = [
-    "True",
-    "False",
-    "Good",
-    "Ejected",
-    "Failing",
-    "Probation",
-    "Current",
-    "Stale",
-    "Missing",
-    "Closed",
-    "Open",
-    "HalfOpen",
-    "Partial",
-];
 
 /// Renders the page. Results of `write!` are ignored, since writing to a `String` cannot fail.
 pub(super) fn render(document: &Value) -> String {
@@ -159,12 +128,6 @@ fn endpoint(out: &mut String, e: &Value) {
     );
 }
 
-/// A word in the colour of its class.
-fn coloured(word: &str) -> String {
-    let class = COLOURED.into_iter().find(|k| *k == word).unwrap_or("Unknown");
-    format!("<span class={class}>{}</span>", html_escape(word))
-}
-
 fn counts(r: &Value) -> String {
     let n = |key: &str| r.get(key).as_i64().unwrap_or(0);
     let limit = r.get("limit").as_i64().map_or(String::new(), |l| format!(" of {l}"));
@@ -194,15 +157,4 @@ fn latency(r: &Value) -> String {
         "" => "–".to_owned(),
         p50 => format!("{p50} / {} / {}", l.str_at(&["p90"]), l.str_at(&["p99"])),
     }
-}
-
-/// The policy that allows exactly this style sheet.
-#[cfg(test)]
-pub(super) fn policy_of(style: &str) -> String {
-    use base64::Engine as _;
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, style.as_bytes());
-    let digest = base64::engine::general_purpose::STANDARD.encode(digest);
-    format!(
-        "default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
 }

@@ -21,14 +21,14 @@ use tokio_rustls::server::TlsStream;
 type Stream = TlsStream<TcpStream>;
 
 /// A CA and a serving configuration with a certificate issued by it.
-pub struct Pki {
+pub(crate) struct Pki {
     pub ca_pem: String,
     pub config: Arc<rustls::ServerConfig>,
 }
 
 impl Pki {
     /// Issues a serving certificate for these names from a new CA.
-    pub fn new(names: &[&str], alpn: &[&[u8]]) -> Self {
+    pub(crate) fn new(names: &[&str], alpn: &[&[u8]]) -> Self {
         let (issuer, key, cert) = issued(names, ExtendedKeyUsagePurpose::ServerAuth);
         Self {
             ca_pem: issuer.pem(),
@@ -37,7 +37,7 @@ impl Pki {
     }
 
     /// Like [`Pki::new`], but requires client certificates issued by the CA `clients`.
-    pub fn asking(names: &[&str], alpn: &[&[u8]], clients: &str) -> Self {
+    pub(crate) fn asking(names: &[&str], alpn: &[&[u8]], clients: &str) -> Self {
         let mut roots = rustls::RootCertStore::empty();
         for ca in CertificateDer::pem_slice_iter(clients.as_bytes()) {
             roots.add(ca.unwrap()).unwrap();
@@ -59,7 +59,7 @@ impl Pki {
     }
 
     /// A self-signed serving certificate marked as a CA, which is also the CA bundle.
-    pub fn own_ca(names: &[&str]) -> Self {
+    pub(crate) fn own_ca(names: &[&str]) -> Self {
         let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -90,7 +90,7 @@ fn issued(
 }
 
 /// PEM of a new CA, of a client certificate issued by it, and of the certificate's key.
-pub fn client_pair() -> [String; 3] {
+pub(crate) fn client_pair() -> [String; 3] {
     let (issuer, key, cert) = issued(&["client"], ExtendedKeyUsagePurpose::ClientAuth);
     [issuer.pem(), cert.pem(), key.serialize_pem()]
 }
@@ -108,7 +108,7 @@ fn config(cert: CertificateDer<'static>, key: &KeyPair, alpn: &[&[u8]]) -> Arc<r
 }
 
 /// A running backend, stopped on drop.
-pub struct Backend {
+pub(crate) struct Backend {
     pub authority: String,
     pub connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
@@ -122,12 +122,12 @@ impl Drop for Backend {
 
 impl Backend {
     /// The port it listens on.
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.authority.rsplit(':').next().unwrap().parse().unwrap()
     }
 
     /// Serves HTTP by the negotiated protocol, with at most `streams` concurrent HTTP/2 streams.
-    pub async fn http<F, R>(pki: &Pki, streams: u32, service: F) -> Self
+    pub(crate) async fn http<F, R>(pki: &Pki, streams: u32, service: F) -> Self
     where
         F: Fn(http::Request<Incoming>) -> R + Clone + Send + 'static,
         R: Future<Output = http::Response<Body>> + Send + 'static,
@@ -136,7 +136,7 @@ impl Backend {
     }
 
     /// Like [`Backend::http`], on the port of a backend that is gone.
-    pub async fn http_at<F, R>(port: u16, pki: &Pki, streams: u32, service: F) -> Self
+    pub(crate) async fn http_at<F, R>(port: u16, pki: &Pki, streams: u32, service: F) -> Self
     where
         F: Fn(http::Request<Incoming>) -> R + Clone + Send + 'static,
         R: Future<Output = http::Response<Body>> + Send + 'static,
@@ -164,7 +164,7 @@ impl Backend {
 }
 
 /// Passes each TLS connection to `serve`.
-pub async fn raw_backend<F, R>(pki: &Pki, serve: F) -> Backend
+pub(crate) async fn raw_backend<F, R>(pki: &Pki, serve: F) -> Backend
 where
     F: Fn(Stream) -> R + Send + 'static,
     R: Future<Output = ()> + Send + 'static,
@@ -201,6 +201,6 @@ where
     }
 }
 
-pub fn response(status: u16, body: impl Into<Bytes>) -> http::Response<Body> {
+pub(crate) fn response(status: u16, body: impl Into<Bytes>) -> http::Response<Body> {
     http::Response::builder().status(status).body(Body::full(body)).unwrap()
 }

@@ -9,12 +9,12 @@ const TURNS: usize = 60;
 
 /// For tests with `start_paused`. A paused clock advances by itself whenever all tasks are idle, even if one waits for
 /// a socket, so that every timeout towards a backend would fire at once. It does not while this value exists.
-pub struct Still {
+pub(crate) struct Still {
     _held: mpsc::Sender<()>,
 }
 
 impl Still {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (held, until) = mpsc::channel::<()>();
         // Tokio does not auto-advance while blocking work is running.
         tokio::task::spawn_blocking(move || until.recv());
@@ -22,7 +22,7 @@ impl Still {
     }
 
     /// Yields until `f` returns a value, without advancing the clock.
-    pub async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, f: impl Fn() -> F) -> T {
+    pub(crate) async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, f: impl Fn() -> F) -> T {
         let limit = Instant::now() + Duration::from_secs(60);
         loop {
             if let Some(t) = f().await {
@@ -34,14 +34,14 @@ impl Still {
     }
 
     /// Lets all tasks finish what needs no time.
-    pub async fn settle(&self) {
+    pub(crate) async fn settle(&self) {
         for _ in 0..TURNS {
             tokio::task::yield_now().await;
         }
     }
 
     /// Advances the clock and lets all tasks finish what is due.
-    pub async fn pass(&self, time: Duration) {
+    pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::advance(time).await;
         self.settle().await;
     }

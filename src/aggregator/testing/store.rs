@@ -6,14 +6,15 @@ use crate::storage::{
     Budget, Draft, Entry, Error, Event, EventType, ListOptions, Listing, MinRevision, Precondition, Revision, Storage,
     Watch, WatchOptions,
 };
+use crate::sync::Mutex;
 use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
 #[derive(Default)]
-pub struct MemoryStorage(Mutex<Inner>);
+pub(crate) struct MemoryStorage(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -28,26 +29,26 @@ struct MemoryWatch {
 }
 
 impl MemoryStorage {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    pub fn set(&self, key: &str, object: &Value) {
-        let mut s = self.0.lock().unwrap();
+    pub(crate) fn set(&self, key: &str, object: &Value) {
+        let mut s = self.0.lock();
         s.write(key, Some(Draft::new(object, vec![])));
     }
 
-    pub fn remove(&self, key: &str) {
-        self.0.lock().unwrap().write(key, None);
+    pub(crate) fn remove(&self, key: &str) {
+        self.0.lock().write(key, None);
     }
 
-    pub fn object(&self, key: &str) -> Option<Value> {
-        self.0.lock().unwrap().entries.get(key).map(|e| e.decode())
+    pub(crate) fn object(&self, key: &str) -> Option<Value> {
+        self.0.lock().entries.get(key).map(|e| e.decode())
     }
 
     /// Ends all watches, as a store does to a slow reader.
-    pub fn cut_watches(&self) {
-        self.0.lock().unwrap().watchers.clear();
+    pub(crate) fn cut_watches(&self) {
+        self.0.lock().watchers.clear();
     }
 }
 
@@ -94,11 +95,11 @@ impl Watch for MemoryWatch {
 #[async_trait]
 impl Storage for MemoryStorage {
     async fn get(&self, key: &str, _: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
-        Ok(self.0.lock().unwrap().entries.get(key).cloned())
+        Ok(self.0.lock().entries.get(key).cloned())
     }
 
     async fn list(&self, _: ListOptions) -> Result<Listing, Error> {
-        let s = self.0.lock().unwrap();
+        let s = self.0.lock();
         Ok(Listing {
             entries: s.entries.values().cloned().collect(),
             revision: Revision(s.revision),
@@ -108,7 +109,7 @@ impl Storage for MemoryStorage {
     }
 
     async fn watch(&self, _: WatchOptions) -> Result<Box<dyn Watch>, Error> {
-        let mut s = self.0.lock().unwrap();
+        let mut s = self.0.lock();
         let (tx, changes) = mpsc::unbounded_channel();
         s.watchers.push(tx);
         let mut initial: VecDeque<_> = s.entries.values().cloned().map(WatchItem::Initial).collect();
@@ -120,7 +121,7 @@ impl Storage for MemoryStorage {
     }
 
     async fn put(&self, key: &str, when: Precondition, draft: Draft, _: Option<u64>) -> Result<Arc<Entry>, Error> {
-        let mut s = self.0.lock().unwrap();
+        let mut s = self.0.lock();
         let now = s.entries.get(key).cloned();
         let holds = match when {
             Precondition::Absent => now.is_none(),
@@ -133,7 +134,7 @@ impl Storage for MemoryStorage {
     }
 
     async fn delete(&self, key: &str, unchanged: Revision) -> Result<Arc<Entry>, Error> {
-        let mut s = self.0.lock().unwrap();
+        let mut s = self.0.lock();
         let now = s.entries.get(key).cloned();
         if now.as_ref().is_none_or(|e| e.revision != unchanged) {
             return Err(Error::Conflict(now));
@@ -142,11 +143,11 @@ impl Storage for MemoryStorage {
     }
 
     fn revision(&self) -> Revision {
-        Revision(self.0.lock().unwrap().revision)
+        Revision(self.0.lock().revision)
     }
 
     fn count(&self) -> usize {
-        self.0.lock().unwrap().entries.len()
+        self.0.lock().entries.len()
     }
 
     fn budget(&self) -> Option<&Arc<Budget>> {
@@ -155,7 +156,7 @@ impl Storage for MemoryStorage {
 }
 
 /// Writes APIServices to a [`MemoryStorage`].
-pub struct Writer(pub Arc<MemoryStorage>);
+pub(crate) struct Writer(pub Arc<MemoryStorage>);
 
 #[async_trait]
 impl crate::aggregator::ApiServiceWriter for Writer {
@@ -188,7 +189,7 @@ impl crate::aggregator::ApiServiceWriter for Writer {
 }
 
 /// Runs these futures until the returned set is dropped.
-pub fn running<F>(work: impl IntoIterator<Item = F>) -> tokio::task::JoinSet<()>
+pub(crate) fn running<F>(work: impl IntoIterator<Item = F>) -> tokio::task::JoinSet<()>
 where
     F: Future<Output = ()> + Send + 'static,
 {

@@ -15,10 +15,10 @@ use crate::telemetry::Telemetry;
 use std::sync::Arc;
 
 /// The address that the gateway under test considers its own.
-pub const OWN: std::net::SocketAddr =
+pub(crate) const OWN: std::net::SocketAddr =
     std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 6443);
 
-pub struct World {
+pub(crate) struct World {
     pub api_services: Arc<MemoryStorage>,
     pub services: Arc<MemoryStorage>,
     pub slices: Arc<MemoryStorage>,
@@ -47,15 +47,24 @@ impl crate::request::UnprotectedHandler for Local {
 
 impl World {
     /// Starts the aggregator with these objects and runs its hooks.
-    pub async fn start(api_services: Arc<MemoryStorage>, services: Arc<MemoryStorage>) -> Self {
+    pub(crate) async fn start(api_services: Arc<MemoryStorage>, services: Arc<MemoryStorage>) -> Self {
         Self::start_in(None, api_services, services).await
     }
 
     /// Like [`World::start`], with a directory for the disk cache.
-    pub async fn start_in(
+    pub(crate) async fn start_in(
         disk_cache_dir: Option<std::path::PathBuf>,
         api_services: Arc<MemoryStorage>,
         services: Arc<MemoryStorage>,
+    ) -> Self {
+        Self::start_with(api_services, services, |config| config.disk_cache_dir = disk_cache_dir).await
+    }
+
+    /// Like [`World::start`], with a changed configuration.
+    pub(crate) async fn start_with(
+        api_services: Arc<MemoryStorage>,
+        services: Arc<MemoryStorage>,
+        change: impl FnOnce(&mut Config),
     ) -> Self {
         let slices = MemoryStorage::new();
         let (secrets, config_maps) = (MemoryStorage::new(), MemoryStorage::new());
@@ -71,49 +80,44 @@ impl World {
         let mut head = GenericServer::new("aggregator", built_in.into_delegate());
         let tasks = TaskGroup::new("world");
         let telemetry = Telemetry::new();
-        let aggregator = Aggregator::install(
-            &mut head,
-            Config {
-                api_services: api_services.clone(),
-                writer: Arc::new(Writer(api_services.clone())),
-                services: services.clone(),
-                endpoint_slices: slices.clone(),
-                secrets: secrets.clone(),
-                config_maps: config_maps.clone(),
-                definitions: MemoryStorage::new(),
-                discovery: Arc::new(AggregatedDiscovery::new()),
-                openapi: Vec::new(),
-                telemetry: telemetry.clone(),
-                connections: tasks.clone(),
-                provider: provider(),
-                outbound: crate::proxy::outbound::Outbound::direct()
-                    .with_socket_dirs([std::env::temp_dir()])
-                    .refusing(crate::proxy::outbound::OwnAddress {
-                        bound: OWN,
-                        advertised: OWN.ip(),
-                    }),
-                policy: Default::default(),
-                identity_headers: Default::default(),
-                documents: Default::default(),
-                identity: None,
-                loopback: OWN.to_string(),
-                to_endpoints: false,
-                reject_redirects: true,
-                priorities: Vec::new(),
-                backend_limits: Default::default(),
-                connection_limits: Default::default(),
-                disk_cache_dir,
-                resolver: None,
-            },
-        );
+        let mut config = Config {
+            api_services: api_services.clone(),
+            writer: Arc::new(Writer(api_services.clone())),
+            services: services.clone(),
+            endpoint_slices: slices.clone(),
+            secrets: secrets.clone(),
+            config_maps: config_maps.clone(),
+            definitions: MemoryStorage::new(),
+            discovery: Arc::new(AggregatedDiscovery::new()),
+            openapi: Vec::new(),
+            telemetry: telemetry.clone(),
+            connections: tasks.clone(),
+            provider: provider(),
+            outbound: crate::proxy::outbound::Outbound::direct()
+                .with_socket_dirs([std::env::temp_dir()])
+                .refusing(crate::proxy::outbound::OwnAddress {
+                    bound: OWN,
+                    advertised: OWN.ip(),
+                }),
+            policy: Default::default(),
+            identity_headers: Default::default(),
+            documents: Default::default(),
+            identity: None,
+            loopback: OWN.to_string(),
+            to_endpoints: false,
+            reject_redirects: true,
+            keeps_discovery: true,
+            priorities: Vec::new(),
+            backend_limits: Default::default(),
+            connection_limits: Default::default(),
+            disk_cache_dir: None,
+            resolver: None,
+        };
+        change(&mut config);
+        let aggregator = Aggregator::install(&mut head, config);
         let target = head.into_delegate();
         let hooks = target.take_contributions().post_start_hooks;
-        let runs = hooks.into_iter().map(|h| {
-            h.run(HookContext {
-                tasks: tasks.clone(),
-                stop: tasks.stop_signal().clone(),
-            })
-        });
+        let runs = hooks.into_iter().map(|h| h.run(HookContext { tasks: tasks.clone() }));
         for done in futures_util::future::join_all(runs).await {
             done.unwrap();
         }
@@ -130,33 +134,33 @@ impl World {
         }
     }
 
-    pub async fn send(&self, req: Request) -> (u16, String) {
+    pub(crate) async fn send(&self, req: Request) -> (u16, String) {
         let response = self.head.clone().serve(req, alice()).await;
         (response.status().as_u16(), text(response).await)
     }
 
     /// Sends a request and returns the response without reading its body.
-    pub async fn open(&self, req: Request) -> Response {
+    pub(crate) async fn open(&self, req: Request) -> Response {
         self.head.clone().serve(req, alice()).await
     }
 
-    pub async fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) async fn get(&self, path: &str) -> (u16, String) {
         self.send(get(path)).await
     }
 
     /// Sends a request and returns the response's headers.
-    pub async fn headers(&self, req: Request) -> http::HeaderMap {
+    pub(crate) async fn headers(&self, req: Request) -> http::HeaderMap {
         self.head.clone().serve(req, alice()).await.headers().clone()
     }
 
     /// Whether the response has status 200 but its body breaks off.
-    pub async fn cut_off(&self, path: &str) -> bool {
+    pub(crate) async fn cut_off(&self, path: &str) -> bool {
         let response = self.head.clone().serve(get(path), alice()).await;
         response.status() == 200 && response.into_body().collect(1 << 20).await.is_err()
     }
 
     /// The entry of a group in the aggregated discovery document.
-    pub async fn aggregated(&self, group: &str) -> Value {
+    pub(crate) async fn aggregated(&self, group: &str) -> Value {
         let mut req = get("/apis");
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         req.headers_mut().insert("accept", accept.parse().unwrap());
@@ -170,7 +174,7 @@ impl World {
     }
 
     /// The Available condition as stored: `status/reason/message`.
-    pub fn condition(&self, name: &str) -> String {
+    pub(crate) fn condition(&self, name: &str) -> String {
         let Some(object) = self.api_services.object(name) else {
             return "gone".into();
         };
@@ -186,7 +190,7 @@ impl World {
     }
 
     /// Polls `f` until it returns a value.
-    pub async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, f: impl Fn() -> F) -> T {
+    pub(crate) async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, f: impl Fn() -> F) -> T {
         let limit = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
         loop {
             if let Some(t) = f().await {
@@ -197,7 +201,7 @@ impl World {
         }
     }
 
-    pub async fn until_condition(&self, name: &str, wanted: &str) {
+    pub(crate) async fn until_condition(&self, name: &str, wanted: &str) {
         self.until(wanted, || async { (self.condition(name) == wanted).then_some(()) })
             .await;
     }
@@ -210,7 +214,7 @@ impl Drop for World {
 }
 
 /// An APIService `v1.<group>` for the Service `ns/ext`.
-pub fn apiservice(group: &str, ca_pem: &str, port: u16) -> Value {
+pub(crate) fn apiservice(group: &str, ca_pem: &str, port: u16) -> Value {
     use base64::Engine as _;
     let ca = base64::engine::general_purpose::STANDARD.encode(ca_pem);
     json!({"metadata": {"name": (format!("v1.{group}")), "uid": "u"},

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::apimachinery::codec::json;
-use std::sync::Mutex;
+use crate::sync::Mutex;
 use tokio::time::Instant;
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -68,7 +68,7 @@ impl Rig {
                 user: header("x-remote-user").unwrap_or_default(),
                 known: header("if-none-match"),
             };
-            note.lock().unwrap().push(asked.clone());
+            note.lock().push(asked.clone());
             async move { script(&asked) }
         })
         .await;
@@ -103,7 +103,7 @@ impl Rig {
     }
 
     fn all(&self, which: fn(&Asked) -> bool) -> Vec<Asked> {
-        let log = self.log.lock().unwrap();
+        let log = self.log.lock();
         log.iter().filter(|a| which(a)).cloned().collect()
     }
 
@@ -329,12 +329,12 @@ async fn document_requests_are_served_without_querying_backends() {
         all.push((200, json::to_string(&rig.w.aggregated("g").await)));
         all
     };
-    let before = rig.log.lock().unwrap().len();
+    let before = rig.log.lock().len();
     let told = documents().await;
     assert!(
         told.iter()
             .all(|(status, text)| *status == 200 && text.contains("g/v1") || text.contains("things"))
     );
     assert_eq!(documents().await, told);
-    assert_eq!(rig.log.lock().unwrap().len(), before);
+    assert_eq!(rig.log.lock().len(), before);
 }

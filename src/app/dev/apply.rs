@@ -43,7 +43,7 @@ enum Outcome {
 }
 
 impl Applier {
-    pub fn new(dir: PathBuf, api: Loopback) -> Self {
+    pub(crate) fn new(dir: PathBuf, api: Loopback) -> Self {
         Self {
             dir,
             api,
@@ -55,7 +55,7 @@ impl Applier {
     ///
     /// # Cancel safety
     /// Cancel safe: a write in progress completes.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let mut last: Option<Fingerprint> = None;
         loop {
             let dir = self.dir.clone();

@@ -20,7 +20,7 @@ pub(super) struct Merged {
 impl Merged {
     /// Adds the cluster, user and context of `own` to `$KUBECONFIG` (its first file) or `~/.kube/config`, and selects the
     /// context.
-    pub fn add(own: &Path) -> Result<Self, String> {
+    pub(crate) fn add(own: &Path) -> Result<Self, String> {
         let path = target()?;
         let own = read(own)?.ok_or("the administrator's kubeconfig is missing")?;
         let mut all = read(&path)?.unwrap_or_else(|| json!({"apiVersion": "v1", "kind": "Config"}));
@@ -60,7 +60,7 @@ fn target() -> Result<PathBuf, String> {
 fn read(path: &Path) -> Result<Option<Value>, String> {
     let about = |e: &dyn std::fmt::Display| format!("--merge-kubeconfig: {}: {e}", path.display());
     match std::fs::read(path) {
-        Ok(text) => match yaml::decode(&text).map_err(|e| about(&e))? {
+        Ok(text) => match yaml::decode(&text).map_err(|e| about(&e.to_string()))? {
             Value::Null => Ok(None),
             all => Ok(Some(all)),
         },

@@ -50,7 +50,7 @@ pub(super) fn objects(path: &Path) -> Result<Vec<Value>, String> {
     let text = std::fs::read_to_string(path).map_err(|e| about(&e))?;
     let mut all = Vec::new();
     for document in documents(&text) {
-        let value = yaml::decode(document.as_bytes()).map_err(|e| about(&e))?;
+        let value = yaml::decode(document.as_bytes()).map_err(|e| about(&e.to_string()))?;
         match value.kind() {
             _ if value.is_null() => {}
             "" => return Err(about(&"an object without a kind")),

@@ -11,7 +11,7 @@ const MEMORY: &str = "/dev/shm";
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    pub fn create() -> Result<Self, String> {
+    pub(crate) fn create() -> Result<Self, String> {
         let mut suffix = [0u8; 8];
         aws_lc_rs::rand::fill(&mut suffix).map_err(|_| "no random numbers are available")?;
         let name = format!("torana-dev-{}", crate::apimachinery::codec::hex(&suffix));
@@ -26,7 +26,7 @@ impl Scratch {
         Err(last)
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }

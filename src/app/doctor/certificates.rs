@@ -15,11 +15,14 @@ const SOON: i64 = 30;
 
 /// The certificate files that the server would read, with their flags.
 fn files(options: &CompletedOptions) -> Vec<(&'static str, PathBuf)> {
+    let served = options.serving_dir().map(|dir| dir.join("apiserver.crt"));
+    let served = served.filter(|file| file.exists());
     let mut files: Vec<(&'static str, Option<&Path>)> = vec![
         (
             "tls-cert-file",
             options.serving.pair.as_ref().map(|(cert, _)| cert.as_path()),
         ),
+        ("cert-dir", served.as_deref()),
         ("client-ca-file", options.authentication.client_ca.as_deref()),
         (
             "requestheader-client-ca-file",

@@ -20,7 +20,7 @@ pub(super) async fn examine(options: &EtcdOptions, findings: &mut Vec<Finding>) 
     for servers in clusters {
         let reports = match access(options, servers) {
             Ok(access) => members(&access).await,
-            Err(why) => Err(why),
+            Err(why) => Err(why.to_string()),
         };
         match reports {
             Ok(reports) => findings.extend(reports.iter().flat_map(|(url, report)| match report {

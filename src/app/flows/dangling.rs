@@ -9,15 +9,17 @@ use crate::json;
 use crate::registry::schema::ManagerInfo;
 use crate::registry::store::{Store, WriteOptions};
 use crate::registry::strategy::Context;
+use futures_util::{StreamExt as _, stream};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
 const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
 const RETRY: Duration = Duration::from_secs(1);
+const MAX_CONCURRENT_WRITES: usize = 16;
 
 /// The controller of the conditions.
-pub struct Dangling {
+pub(crate) struct Dangling {
     pub(super) store: Arc<Store>,
     pub(super) schemas: Informer<Value>,
     pub(super) levels: Informer<Value>,
@@ -30,7 +32,7 @@ impl Dangling {
     ///
     /// # Cancel safety
     /// Cancel safe: a write has either happened or not.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         // Until both informers have synced, existing levels would look missing.
         self.levels.synced().wait().await;
         self.schemas.synced().wait().await;
@@ -46,14 +48,19 @@ impl Dangling {
 
     async fn pass(&self) -> Result<()> {
         let (schemas, levels) = (self.schemas.snapshot(), self.levels.snapshot());
-        let mut outcome = Ok(());
-        for schema in schemas.values() {
-            let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]);
-            if let Some(condition) = pending_condition(schema, level, levels.contains_key(level)) {
-                outcome = outcome.and(self.write(schema.name(), condition).await);
-            }
-        }
-        outcome
+        let pending: Vec<_> = schemas
+            .values()
+            .filter_map(|schema| {
+                let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]);
+                let condition = pending_condition(schema, level, levels.contains_key(level))?;
+                Some(self.write(schema.name(), condition))
+            })
+            .collect();
+        // Together, so that on a first start they share commits of the store.
+        stream::iter(pending)
+            .buffer_unordered(MAX_CONCURRENT_WRITES)
+            .fold(Ok(()), async |all: Result<()>, each| all.and(each))
+            .await
     }
 
     async fn write(&self, name: &str, mut condition: Value) -> Result<()> {

@@ -4,7 +4,7 @@ use crate::flowcontrol::work_estimate::{ObjectCounts, StoredObjects};
 use crate::registry::StoreLookup;
 
 /// The gateway's stores. A backend's resources are not among them: their lists cost this server little.
-pub struct Stored(pub StoreLookup);
+pub(crate) struct Stored(pub StoreLookup);
 
 impl ObjectCounts for Stored {
     fn stored(&self, group: &str, resource: &str) -> Option<StoredObjects> {

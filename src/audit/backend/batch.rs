@@ -29,7 +29,7 @@ pub(super) struct Worker {
 type Writes = FuturesUnordered<Pin<Box<dyn Future<Output = bool> + Send>>>;
 
 impl Worker {
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let mut writes = Writes::new();
         let mut bucket = self.how.throttle.map(|(qps, burst)| Bucket::new(qps, burst));
         loop {

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 /// Line format (`--audit-log-format`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     /// The event as JSON.
     Json,
     /// Upstream's older `key="value"` format.
@@ -24,7 +24,7 @@ pub enum Format {
 
 /// Destination of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(crate) enum Target {
     /// Standard output.
     Stdout,
     /// A file with rotation.
@@ -44,7 +44,7 @@ const QUEUE: usize = 1024;
 const JOINED: usize = 1 << 20;
 
 /// The log sink, a handle to the writer thread.
-pub struct Log {
+pub(crate) struct Log {
     format: Format,
     thread: mpsc::Sender<Lines>,
     metrics: AuditMetrics,
@@ -73,7 +73,7 @@ impl Log {
     ///
     /// # Errors
     /// If the file cannot be opened or the thread cannot be started.
-    pub fn open(target: &Target, format: Format, metrics: AuditMetrics) -> io::Result<Self> {
+    pub(crate) fn open(target: &Target, format: Format, metrics: AuditMetrics) -> io::Result<Self> {
         let out = match target {
             Target::Stdout => Out::Stdout,
             Target::File(path, rotation) => Out::File(RotatingFile::open(path, *rotation)?),

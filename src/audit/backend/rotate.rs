@@ -14,7 +14,7 @@ use time::macros::format_description;
 
 /// Rotation limits and retention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rotation {
+pub(crate) struct Rotation {
     /// Size in bytes at which the file is rotated; 0: never.
     pub max_bytes: u64,
     /// Number of rotated files to keep; 0: all.
@@ -43,7 +43,7 @@ fn create(path: &Path) -> io::Result<File> {
 }
 
 impl RotatingFile {
-    pub fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
         if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
             fs::create_dir_all(dir)?;
         }
@@ -58,7 +58,7 @@ impl RotatingFile {
     }
 
     /// Appends whole lines. Rotates beforehand if they do not fit, so that no line is split across files.
-    pub fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         let max = self.rotation.max_bytes;
         if max > 0 && self.size > 0 && self.size + lines.len() as u64 > max {
             self.rotate()?;

@@ -5,10 +5,10 @@ use crate::audit::event::{ObjectRef, Subject};
 use crate::audit::policy::Stage;
 use crate::audit::{Audit, Policy};
 use crate::client::FetchError;
+use crate::sync::Mutex;
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -55,7 +55,7 @@ struct Fake(Arc<Mutex<(u32, Vec<usize>)>>);
 #[async_trait]
 impl Post for Fake {
     async fn post(&self, json: Vec<u8>) -> Result<(), FetchError> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         if state.0 > 0 {
             state.0 -= 1;
             return Err(FetchError {
@@ -77,7 +77,7 @@ impl Fake {
     }
 
     fn sizes(&self) -> Vec<usize> {
-        self.0.lock().unwrap().1.clone()
+        self.0.lock().1.clone()
     }
 }
 

@@ -16,7 +16,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Posts JSON to one destination. A trait so that tests can inject failures.
 #[async_trait]
-pub trait Post: Send + Sync + 'static {
+pub(crate) trait Post: Send + Sync + 'static {
     /// One attempt.
     async fn post(&self, json: Vec<u8>) -> Result<(), FetchError>;
 }
@@ -34,7 +34,7 @@ impl Post for ToUrl {
 }
 
 /// The webhook sink.
-pub struct Webhook {
+pub(crate) struct Webhook {
     to: Box<dyn Post>,
     initial_backoff: Duration,
     metrics: AuditMetrics,
@@ -45,7 +45,7 @@ impl Webhook {
     ///
     /// # Errors
     /// If the client configuration cannot be used.
-    pub fn try_new(
+    pub(crate) fn try_new(
         config: &ClientConfig,
         initial_backoff: Duration,
         metrics: AuditMetrics,
@@ -59,7 +59,7 @@ impl Webhook {
     }
 
     /// Posts to the given destination.
-    pub fn to(to: Box<dyn Post>, initial_backoff: Duration, metrics: AuditMetrics) -> Self {
+    pub(crate) fn to(to: Box<dyn Post>, initial_backoff: Duration, metrics: AuditMetrics) -> Self {
         Self {
             to,
             initial_backoff,

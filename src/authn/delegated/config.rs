@@ -8,7 +8,7 @@ use http::HeaderName;
 
 /// The authentication configuration published by the core API server.
 #[derive(Clone, Debug, Default)]
-pub struct Configuration {
+pub(crate) struct Configuration {
     /// PEM bundle of the client CA.
     pub client_ca: Option<String>,
     /// PEM bundle of the front proxies' CA.
@@ -24,7 +24,7 @@ impl Configuration {
     ///
     /// # Errors
     /// [`ConfigurationError`]
-    pub fn parse(config_map: &Value) -> Result<Self, ConfigurationError> {
+    pub(crate) fn parse(config_map: &Value) -> Result<Self, ConfigurationError> {
         let text = |key: &str| {
             let text = config_map.str_at(&["data", key]);
             (!text.is_empty()).then(|| text.to_owned())

@@ -18,7 +18,7 @@ const MAX_ENTRIES: usize = 4096;
 type Answer = Option<Arc<UserInfo>>;
 
 /// Sends tokens for review and caches the results. The cache holds tags, not tokens.
-pub struct TokenReviews {
+pub(crate) struct TokenReviews {
     client: Arc<Client>,
     known: TtlCache<Tag, Answer>,
     tagger: Tagger,
@@ -29,7 +29,7 @@ impl TokenReviews {
     ///
     /// # Errors
     /// [`NoRandomNumbers`]
-    pub fn try_new(client: Arc<Client>) -> Result<Self, NoRandomNumbers> {
+    pub(crate) fn try_new(client: Arc<Client>) -> Result<Self, NoRandomNumbers> {
         Ok(Self {
             client,
             known: TtlCache::new(MAX_ENTRIES),

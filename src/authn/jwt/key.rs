@@ -199,6 +199,11 @@ impl PublicKey {
         Ok(out)
     }
 
+    /// The key as a PEM block `PUBLIC KEY`.
+    pub(crate) fn to_pem(&self) -> String {
+        crate::x509::pem::encode("PUBLIC KEY", &self.spki)
+    }
+
     fn from_pkcs1(der: &[u8]) -> Result<Self, KeyError> {
         let key = aws_lc_rs::rsa::PublicKey::from_der(der).map_err(|e| bad(format!("no RSA key: {e}")))?;
         let spki = key.as_der().map_err(|_| bad("no RSA key"))?;

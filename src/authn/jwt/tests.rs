@@ -7,13 +7,13 @@ use aws_lc_rs::signature::{self, EcdsaKeyPair, RsaKeyPair};
 use proptest::prelude::*;
 
 /// An RSA key of 2048 bits.
-pub fn rsa() -> Signer {
+pub(crate) fn rsa() -> Signer {
     let pair = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
     Signer::from_der(AsDer::<Pkcs8V1Der<'_>>::as_der(&pair).unwrap().as_ref()).unwrap()
 }
 
 /// A key on P-256.
-pub fn ec() -> Signer {
+pub(crate) fn ec() -> Signer {
     on(&signature::ECDSA_P256_SHA256_FIXED_SIGNING)
 }
 

@@ -33,11 +33,11 @@ impl Drop for JwtAuthenticator {
 
 /// A set of providers. Configuration reloads replace it as a whole.
 #[derive(Clone, Default)]
-pub struct JwtAuthenticatorSet(Arc<Vec<JwtAuthenticator>>);
+pub(crate) struct JwtAuthenticatorSet(Arc<Vec<JwtAuthenticator>>);
 
 impl JwtAuthenticatorSet {
     /// True once every provider has been discovered.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.0.iter().all(|a| a.provider.is_ready())
     }
 }
@@ -45,7 +45,7 @@ impl JwtAuthenticatorSet {
 /// The CA certificates of an issuer cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{url}: {source}")]
-pub struct IssuerError {
+pub(crate) struct IssuerError {
     url: String,
     source: FetchError,
 }
@@ -55,7 +55,7 @@ pub struct IssuerError {
 ///
 /// # Errors
 /// `IssuerError`
-pub fn discover(issuers: &[JwtIssuer], tasks: &TaskGroup) -> Result<JwtAuthenticatorSet, IssuerError> {
+pub(crate) fn discover(issuers: &[JwtIssuer], tasks: &TaskGroup) -> Result<JwtAuthenticatorSet, IssuerError> {
     let mut all = Vec::new();
     for issuer in issuers {
         let provider = Provider::try_new(issuer).map_err(|source| IssuerError {
@@ -86,14 +86,14 @@ pub(super) fn set(providers: Vec<(JwtIssuer, Provider)>, tasks: &TaskGroup) -> J
 }
 
 /// Authenticates tokens of the providers in the current set.
-pub struct JwtAuthenticators {
+pub(crate) struct JwtAuthenticators {
     set: ArcSwap<JwtAuthenticatorSet>,
     clock: Clock,
 }
 
 impl JwtAuthenticators {
     /// Starts with `set`, which may be empty.
-    pub fn new(set: JwtAuthenticatorSet, clock: Clock) -> Self {
+    pub(crate) fn new(set: JwtAuthenticatorSet, clock: Clock) -> Self {
         Self {
             set: ArcSwap::from_pointee(set),
             clock,
@@ -101,7 +101,7 @@ impl JwtAuthenticators {
     }
 
     /// Replaces the trusted providers.
-    pub fn replace(&self, set: JwtAuthenticatorSet) {
+    pub(crate) fn replace(&self, set: JwtAuthenticatorSet) {
         self.set.store(Arc::new(set));
     }
 }

@@ -59,22 +59,71 @@ pub struct Configuration {
     pub anonymous: Option<AnonymousConfig>,
 }
 
+/// Why a file is not a valid configuration.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The file is not YAML.
+    #[error(transparent)]
+    Yaml(#[from] yaml::Error),
+    /// A key that a map has twice, with its line.
+    #[error("strict decoding error: yaml: {0}")]
+    DuplicateKey(String),
+    /// The file is of another kind.
+    #[error("the kind must be AuthenticationConfiguration")]
+    Kind,
+    /// The file is of another version than these.
+    #[error("the apiVersion must be one of {0}")]
+    ApiVersion(String),
+    /// Fields that do not exist.
+    #[error("strict decoding error: {0}")]
+    Unknown(String),
+    /// A value of another type.
+    #[error("{path}: expected {expected}")]
+    Type {
+        /// The field.
+        path: String,
+        /// The type, with its article.
+        expected: &'static str,
+    },
+    /// An expression, which is not evaluated.
+    #[error("{line}{path}: CEL expressions are not evaluated in this release; use a claim instead, or leave it out")]
+    Expression {
+        /// The first line of the file with that key, as `line 3: `; empty if there is none.
+        line: String,
+        /// The field.
+        path: String,
+    },
+    /// An issuer that is reached through an egress selector.
+    #[error("{0}.egressSelectorType: there are no egress selectors in this release")]
+    EgressSelector(String),
+    /// Upstream's field errors, joined.
+    #[error("{0}")]
+    Fields(String),
+}
+
+impl Error {
+    fn expected(path: &str, expected: &'static str) -> Self {
+        let path = path.to_owned();
+        Self::Type { path, expected }
+    }
+}
+
 impl Configuration {
     /// Parses a file. `service_accounts` are our own token issuers, which no provider may claim.
     ///
     /// # Errors
-    /// A one-line message with the field or line at fault.
-    pub fn parse(text: &str, service_accounts: &[String]) -> Result<Self, String> {
+    /// The field or line at fault.
+    pub fn parse(text: &str, service_accounts: &[String]) -> Result<Self, Error> {
         let (doc, twice) = yaml::decode_with_duplicates(text.as_bytes())?;
         if let Some(twice) = twice.first() {
-            return Err(format!("strict decoding error: yaml: {twice}"));
+            return Err(Error::DuplicateKey(twice.clone()));
         }
         if doc.str_at(&["kind"]) != "AuthenticationConfiguration" {
-            return Err("the kind must be AuthenticationConfiguration".to_owned());
+            return Err(Error::Kind);
         }
         let versions = ["v1", "v1beta1", "v1alpha1"].map(|v| format!("apiserver.config.k8s.io/{v}"));
         if !versions.iter().any(|v| v == doc.str_at(&["apiVersion"])) {
-            return Err(format!("the apiVersion must be one of {}", versions.join(", ")));
+            return Err(Error::ApiVersion(versions.join(", ")));
         }
         let mut reader = Reader {
             text,
@@ -84,11 +133,11 @@ impl Configuration {
         };
         let read = reader.document(&doc)?;
         if !reader.unknown.is_empty() {
-            return Err(format!("strict decoding error: {}", reader.unknown.join(", ")));
+            return Err(Error::Unknown(reader.unknown.join(", ")));
         }
         match reader.errors.is_empty() {
             true => Ok(read),
-            false => Err(aggregate(&reader.errors)),
+            false => Err(Error::Fields(aggregate(&reader.errors))),
         }
     }
 }
@@ -101,11 +150,11 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn known(&mut self, v: &Value, path: &str, fields: &[&str]) -> Result<(), String> {
+    fn known(&mut self, v: &Value, path: &str, fields: &[&str]) -> Result<(), Error> {
         let Some(map) = v.as_object() else {
             return match v.is_null() {
                 true => Ok(()),
-                false => Err(format!("{path}: expected an object")),
+                false => Err(Error::expected(path, "an object")),
             };
         };
         let dot = if path.is_empty() { "" } else { "." };
@@ -116,28 +165,28 @@ impl Reader<'_> {
     }
 
     /// A string field; empty if absent.
-    fn text(&mut self, v: &Value, field: &str, path: &str) -> Result<String, String> {
+    fn text(&mut self, v: &Value, field: &str, path: &str) -> Result<String, Error> {
         match v.get(field) {
             Value::Null => Ok(String::new()),
             v => v
                 .as_str()
                 .map(str::to_owned)
-                .ok_or_else(|| format!("{path}.{field}: expected a string")),
+                .ok_or_else(|| Error::expected(&format!("{path}.{field}"), "a string")),
         }
     }
 
-    fn list<'v>(&self, v: &'v Value, field: &str, path: &str) -> Result<&'v [Value], String> {
+    fn list<'v>(&self, v: &'v Value, field: &str, path: &str) -> Result<&'v [Value], Error> {
         match v.get(field) {
             Value::Null => Ok(&[]),
             v => v
                 .as_array()
                 .map(Vec::as_slice)
-                .ok_or_else(|| format!("{path}.{field}: expected a list")),
+                .ok_or_else(|| Error::expected(&format!("{path}.{field}"), "a list")),
         }
     }
 
     /// Rejects a CEL expression. The message names the first line of the file with that key.
-    fn no_expression(&self, v: &Value, field: &str, path: &str) -> Result<(), String> {
+    fn no_expression(&self, v: &Value, field: &str, path: &str) -> Result<(), Error> {
         let value = v.get(field);
         if value.is_null() || value.as_str() == Some("") {
             return Ok(());
@@ -148,13 +197,13 @@ impl Reader<'_> {
             rest.is_some_and(|r| r.trim_start_matches(['"', '\'']).trim_start().starts_with(':'))
         };
         let line = self.text.lines().position(starts);
-        let line = line.map_or_else(String::new, |n| format!("line {}: ", n + 1));
-        Err(format!(
-            "{line}{path}.{field}: CEL expressions are not evaluated in this release; use a claim instead, or leave it out"
-        ))
+        Err(Error::Expression {
+            line: line.map_or_else(String::new, |n| format!("line {}: ", n + 1)),
+            path: format!("{path}.{field}"),
+        })
     }
 
-    fn document(&mut self, doc: &Value) -> Result<Configuration, String> {
+    fn document(&mut self, doc: &Value) -> Result<Configuration, Error> {
         self.known(doc, "", &["apiVersion", "kind", "jwt", "anonymous"])?;
         let jwt = self.list(doc, "jwt", "")?;
         let at = FieldPath::new("jwt");
@@ -181,14 +230,17 @@ impl Reader<'_> {
         Ok(Configuration { issuers, anonymous })
     }
 
-    fn anonymous(&mut self, v: &Value) -> Result<Option<AnonymousConfig>, String> {
+    fn anonymous(&mut self, v: &Value) -> Result<Option<AnonymousConfig>, Error> {
         if v.is_null() {
             return Ok(None);
         }
         self.known(v, "anonymous", &["enabled", "conditions"])?;
         let enabled = match v.get("enabled") {
             Value::Null => false,
-            v => v.as_bool().ok_or("anonymous.enabled: expected true or false")?,
+            v => {
+                let expected = || Error::expected("anonymous.enabled", "true or false");
+                v.as_bool().ok_or_else(expected)?
+            }
         };
         let mut paths = Vec::new();
         for (i, condition) in self.list(v, "conditions", "anonymous")?.iter().enumerate() {
@@ -206,7 +258,7 @@ impl Reader<'_> {
         Ok(Some(AnonymousConfig { enabled, paths }))
     }
 
-    fn issuer(&mut self, v: &Value, at: &FieldPath) -> Result<JwtIssuer, String> {
+    fn issuer(&mut self, v: &Value, at: &FieldPath) -> Result<JwtIssuer, Error> {
         let path = at.as_str().to_owned();
         let fields = ["issuer", "claimValidationRules", "claimMappings", "userValidationRules"];
         self.known(v, &path, &fields)?;
@@ -228,9 +280,7 @@ impl Reader<'_> {
         let discovery = self.text(issuer, "discoveryURL", &in_issuer)?;
         let ca = self.text(issuer, "certificateAuthority", &in_issuer)?;
         if !self.text(issuer, "egressSelectorType", &in_issuer)?.is_empty() {
-            return Err(format!(
-                "{in_issuer}.egressSelectorType: there are no egress selectors in this release"
-            ));
+            return Err(Error::EgressSelector(in_issuer));
         }
         let at_issuer = at.child("issuer");
         self.urls(&url, &discovery, &at_issuer);
@@ -295,12 +345,12 @@ impl Reader<'_> {
         self.errors.push(FieldError::invalid(path, url, why));
     }
 
-    fn audiences(&mut self, issuer: &Value, at: &FieldPath) -> Result<Vec<String>, String> {
+    fn audiences(&mut self, issuer: &Value, at: &FieldPath) -> Result<Vec<String>, Error> {
         let path = at.child("audiences");
         let mut audiences: Vec<String> = Vec::new();
         for (i, v) in self.list(issuer, "audiences", at.as_str())?.iter().enumerate() {
             let path = path.index(i);
-            let audience = v.as_str().ok_or_else(|| format!("{path}: expected a string"))?;
+            let audience = v.as_str().ok_or_else(|| Error::expected(path.as_str(), "a string"))?;
             if audience.is_empty() {
                 self.errors.push(FieldError::required(&path, "audience can't be empty"));
             } else if audiences.iter().any(|a| a == audience) {
@@ -325,7 +375,7 @@ impl Reader<'_> {
         Ok(audiences)
     }
 
-    fn required(&mut self, v: &Value, at: &FieldPath) -> Result<Vec<(String, String)>, String> {
+    fn required(&mut self, v: &Value, at: &FieldPath) -> Result<Vec<(String, String)>, Error> {
         let at = at.child("claimValidationRules");
         let mut required: Vec<(String, String)> = Vec::new();
         let path = at.as_str().trim_end_matches(".claimValidationRules").to_owned();
@@ -359,7 +409,7 @@ impl Reader<'_> {
         Ok(required)
     }
 
-    fn mappings(&mut self, v: &Value, at: &FieldPath) -> Result<(Prefixed, Option<Prefixed>, Option<String>), String> {
+    fn mappings(&mut self, v: &Value, at: &FieldPath) -> Result<(Prefixed, Option<Prefixed>, Option<String>), Error> {
         let path = at.as_str();
         self.known(v, path, &["username", "groups", "uid", "extra"])?;
         let username = self.prefixed(v.get("username"), &at.child("username"))?;
@@ -388,7 +438,7 @@ impl Reader<'_> {
         ))
     }
 
-    fn prefixed(&mut self, v: &Value, at: &FieldPath) -> Result<Prefixed, String> {
+    fn prefixed(&mut self, v: &Value, at: &FieldPath) -> Result<Prefixed, Error> {
         let path = at.as_str();
         self.known(v, path, &["claim", "prefix", "expression"])?;
         self.no_expression(v, "expression", path)?;

@@ -44,7 +44,7 @@ pub(super) enum ProviderError {
 }
 
 /// One identity provider.
-pub struct Provider {
+pub(crate) struct Provider {
     url: String,
     discovery: String,
     fetcher: Fetcher,
@@ -60,7 +60,7 @@ fn document(bytes: &Bytes, url: &str) -> Result<Value, ProviderError> {
         url: url.to_owned(),
         why,
     };
-    let v = json::decode(bytes).map_err(wrong)?;
+    let v = json::decode(bytes).map_err(|e| wrong(e.to_string()))?;
     match v.as_object() {
         Some(_) => Ok(v),
         None => Err(wrong("the answer is no JSON object".to_owned())),
@@ -72,7 +72,7 @@ impl Provider {
     ///
     /// # Errors
     /// If the CA certificates cannot be used.
-    pub fn try_new(issuer: &JwtIssuer) -> Result<Self, FetchError> {
+    pub(crate) fn try_new(issuer: &JwtIssuer) -> Result<Self, FetchError> {
         let pem = issuer.ca_pem.as_ref().map(String::as_bytes);
         let well_known = || format!("{}/.well-known/openid-configuration", issuer.url.trim_end_matches('/'));
         Ok(Self {
@@ -89,13 +89,13 @@ impl Provider {
     /// Sets the minimum interval between fetches of the key set (default: ten seconds).
     #[must_use]
     #[cfg(test)]
-    pub fn refreshing_every(mut self, between: Duration) -> Self {
+    pub(crate) fn refreshing_every(mut self, between: Duration) -> Self {
         self.between = between;
         self
     }
 
     /// True once discovery has succeeded.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.current.load().is_some()
     }
 

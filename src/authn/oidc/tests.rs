@@ -1,3 +1,4 @@
+use super::authenticator::JwtAuthenticatorSet;
 use super::configuration::{Configuration, JwtIssuer, Prefixed};
 use super::provider::Provider;
 use super::*;
@@ -6,11 +7,12 @@ use crate::authn::jwt::tests::{ec, rsa};
 use crate::authn::jwt::{Algorithm, Signer};
 use crate::authn::{PresentedToken, TokenAuthenticator, TokenUser};
 use crate::json;
+use crate::sync::Mutex;
 use crate::tasks::TaskGroup;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -68,7 +70,7 @@ async fn idp() -> Idp {
                     format!(r#"{{"issuer":"{url}","jwks_uri":"{url}/keys"}}"#)
                 } else {
                     served.fetch_add(1, Ordering::Relaxed);
-                    format!(r#"{{"keys":[{}]}}"#, keys.lock().unwrap().join(","))
+                    format!(r#"{{"keys":[{}]}}"#, keys.lock().join(","))
                 };
                 let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
                 let _ = tls.write_all(answer.as_bytes()).await;
@@ -87,7 +89,7 @@ async fn idp() -> Idp {
 
 impl Idp {
     fn publish(&self, signers: &[&Signer]) {
-        *self.keys.lock().unwrap() = signers.iter().map(|s| s.public().to_jwk()).collect();
+        *self.keys.lock() = signers.iter().map(|s| s.public().to_jwk()).collect();
     }
 
     fn issuer(&self) -> JwtIssuer {
@@ -329,7 +331,9 @@ jwt:
 fn refusal(from: &str, to: &str) -> String {
     let text = FILE.replace(from, to);
     assert_ne!(text, FILE, "{from}");
-    Configuration::parse(&text, &["https://sa".into()]).unwrap_err()
+    Configuration::parse(&text, &["https://sa".into()])
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]

@@ -5,34 +5,57 @@ use crate::authn::bearer::intersection;
 use crate::authn::jwt::{self, PublicKey, Token};
 use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::telemetry::access::ServiceAccountTokenMetrics;
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
+use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The keys that verify service account tokens, in the order of their files.
+/// The keys that verify service account tokens: this gateway's in the order of their files, then those that other
+/// gateways share. Clones see the same keys.
 #[derive(Clone, Debug)]
-pub struct VerificationKeys(Vec<PublicKey>);
+pub(crate) struct VerificationKeys {
+    own: Arc<[PublicKey]>,
+    all: Arc<ArcSwap<Vec<PublicKey>>>,
+}
 
 impl VerificationKeys {
     /// Deduplicates `keys`.
-    pub fn new(keys: Vec<PublicKey>) -> Self {
-        let mut all: Vec<PublicKey> = Vec::new();
-        for key in keys {
-            if !all.contains(&key) {
-                all.push(key);
-            }
+    pub(crate) fn new(keys: Vec<PublicKey>) -> Self {
+        let own = distinct(keys);
+        Self {
+            own: own.as_slice().into(),
+            all: Arc::new(ArcSwap::from_pointee(own)),
         }
-        Self(all)
     }
 
     /// All keys, in order.
-    pub fn all(&self) -> &[PublicKey] {
-        &self.0
+    pub(crate) fn all(&self) -> Arc<Vec<PublicKey>> {
+        self.all.load_full()
     }
 
-    /// The candidates for a key id; all keys if the token names none.
-    fn of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a PublicKey> {
-        self.0.iter().filter(move |k| id.is_empty() || k.id == id)
+    /// The keys of this gateway, as PEM blocks `PUBLIC KEY`.
+    pub(crate) fn own_pem(&self) -> String {
+        self.own.iter().map(PublicKey::to_pem).collect()
     }
+
+    /// Replaces the keys that other gateways share.
+    pub(crate) fn share(&self, others: Vec<PublicKey>) {
+        self.all
+            .store(Arc::new(distinct(self.own.iter().cloned().chain(others).collect())));
+    }
+}
+
+/// The keys without those that occur before.
+fn distinct(keys: Vec<PublicKey>) -> Vec<PublicKey> {
+    let mut seen = HashSet::new();
+    keys.into_iter()
+        .filter(|k| seen.insert((k.id.clone(), k.algorithm().name())))
+        .collect()
+}
+
+/// The candidates for a key id; all keys if the token names none.
+fn of<'a>(keys: &'a [PublicKey], id: &'a str) -> impl Iterator<Item = &'a PublicKey> {
+    keys.iter().filter(move |k| id.is_empty() || k.id == id)
 }
 
 enum TokenFormat {
@@ -41,7 +64,7 @@ enum TokenFormat {
 }
 
 /// Authenticates one type of service account token.
-pub struct ServiceAccountTokens {
+pub(crate) struct ServiceAccountTokens {
     kind: TokenFormat,
     issuers: Vec<String>,
     keys: VerificationKeys,
@@ -54,7 +77,7 @@ pub struct ServiceAccountTokens {
 
 impl ServiceAccountTokens {
     /// Authenticates bound tokens (from TokenRequests) of any of `issuers`.
-    pub fn bound(
+    pub(crate) fn bound(
         issuers: Vec<String>,
         keys: VerificationKeys,
         audiences: Vec<String>,
@@ -73,7 +96,7 @@ impl ServiceAccountTokens {
     }
 
     /// Authenticates legacy tokens. `lookup` (`--service-account-lookup`) requires that the Secret still exists.
-    pub fn legacy(
+    pub(crate) fn legacy(
         lookup: bool,
         keys: VerificationKeys,
         audiences: Vec<String>,
@@ -93,7 +116,7 @@ impl ServiceAccountTokens {
 
     /// Sets the metrics to update.
     #[must_use]
-    pub fn counting(mut self, counts: ServiceAccountTokenMetrics) -> Self {
+    pub(crate) fn counting(mut self, counts: ServiceAccountTokenMetrics) -> Self {
         self.counts = counts;
         self
     }
@@ -108,11 +131,12 @@ impl ServiceAccountTokens {
             return Ok(None);
         }
         let Ok(token) = Token::parse(text) else { return Ok(None) };
-        if self.keys.of(&token.key_id).any(|key| token.verified_by(key)) {
+        let keys = self.keys.all();
+        if of(&keys, &token.key_id).any(|key| token.verified_by(key)) {
             return Ok(Some(token));
         }
         // Error texts are upstream's: clients see them in a TokenReview's status.
-        Err(AuthenticationError::new(match self.keys.of(&token.key_id).next() {
+        Err(AuthenticationError::new(match of(&keys, &token.key_id).next() {
             Some(_) => "go-jose/go-jose: error in cryptographic primitive",
             None => "invalid signature, no keys found",
         }))

@@ -1,13 +1,13 @@
 //! Issuing of service account tokens.
 
-use super::{Clock, LEGACY_ISSUER, user_name};
+use super::{Clock, user_name};
 use crate::apimachinery::value::Value;
 use crate::authn::jwt::{KeyError, Signer};
 use std::sync::Arc;
 
 /// Signs tokens with the server's primary issuer URL as `iss`.
 #[derive(Clone)]
-pub struct Issuer {
+pub(crate) struct Issuer {
     name: String,
     signer: Arc<Signer>,
     clock: Clock,
@@ -15,7 +15,7 @@ pub struct Issuer {
 
 /// Reference to an object in a claim. The uid is empty if it is unknown, and then omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claimed {
+pub(crate) struct Claimed {
     /// `metadata.name`
     pub name: String,
     /// `metadata.uid`
@@ -24,10 +24,9 @@ pub struct Claimed {
 
 /// The parameters of a bound token.
 #[derive(Clone, Debug, Default)]
-pub struct Bound {
+pub(crate) struct Bound {
     /// The service account's namespace.
     pub namespace: String,
-    /// The service account.
     pub service_account: Claimed,
     /// The pod the token is bound to.
     pub pod: Option<Claimed>,
@@ -53,7 +52,7 @@ fn claimed(of: &Claimed) -> Value {
 
 impl Issuer {
     /// Signs with `signer`; `name` is the issuer URL.
-    pub fn new(name: String, signer: Arc<Signer>, clock: Clock) -> Self {
+    pub(crate) fn new(name: String, signer: Arc<Signer>, clock: Clock) -> Self {
         Self { name, signer, clock }
     }
 
@@ -61,7 +60,7 @@ impl Issuer {
     ///
     /// # Errors
     /// If signing fails.
-    pub fn issue(&self, bound: &Bound) -> Result<(String, String), KeyError> {
+    pub(crate) fn issue(&self, bound: &Bound) -> Result<(String, String), KeyError> {
         let now = (self.clock)();
         let id = uuid::Uuid::new_v4().to_string();
         let mut private = crate::json!({
@@ -89,8 +88,8 @@ impl Issuer {
     ///
     /// # Errors
     /// If signing fails.
-    pub fn issue_legacy(&self, namespace: &str, account: &Claimed, secret: &str) -> Result<String, KeyError> {
-        let mut claims = crate::json!({"iss": LEGACY_ISSUER, "sub": (user_name(namespace, &account.name))});
+    pub(crate) fn issue_legacy(&self, namespace: &str, account: &Claimed, secret: &str) -> Result<String, KeyError> {
+        let mut claims = crate::json!({"iss": (super::LEGACY_ISSUER), "sub": (user_name(namespace, &account.name))});
         for (key, text) in [
             ("namespace", namespace),
             ("secret.name", secret),

@@ -4,9 +4,9 @@ use crate::authn::jwt::tests::{ec, rsa};
 use crate::authn::jwt::{Signer, Token};
 use crate::authn::{CacheDependency, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::json;
+use crate::sync::Mutex;
 use base64::Engine;
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 const NOW: i64 = 1_800_000_000;
@@ -21,14 +21,14 @@ struct World {
 impl World {
     fn put(&self, resource: &str, object: Value) {
         let key = format!("{resource}/{}", object.str_at(&["metadata", "name"]));
-        self.objects.lock().unwrap().insert(key, object);
+        self.objects.lock().insert(key, object);
     }
     fn edit(&self, key: &str, path: &[&str], value: &str) {
-        let mut all = self.objects.lock().unwrap();
+        let mut all = self.objects.lock();
         all.get_mut(key).unwrap().set(path, value);
     }
     fn remove(&self, key: &str) {
-        self.objects.lock().unwrap().remove(key);
+        self.objects.lock().remove(key);
     }
 }
 
@@ -41,7 +41,7 @@ struct Unchanged {
 
 impl CacheDependency for Unchanged {
     fn is_unchanged(&self) -> bool {
-        self.objects.lock().unwrap().get(&self.key) == Some(&self.object)
+        self.objects.lock().get(&self.key) == Some(&self.object)
     }
 }
 
@@ -49,7 +49,7 @@ impl CacheDependency for Unchanged {
 impl ObjectReader for World {
     async fn get(&self, resource: &'static str, _: &str, name: &str) -> Result<Option<ResolvedObject>, String> {
         let key = format!("{resource}/{name}");
-        let object = self.objects.lock().unwrap().get(&key).cloned();
+        let object = self.objects.lock().get(&key).cloned();
         Ok(object.map(|object| ResolvedObject {
             object: object.clone(),
             dependency: Arc::new(Unchanged {
@@ -60,7 +60,7 @@ impl ObjectReader for World {
         }))
     }
     async fn label_secret(&self, _: &str, name: &str, label: &'static str, value: &str) {
-        self.labels.lock().unwrap().push(format!("{name} {label}={value}"));
+        self.labels.lock().push(format!("{name} {label}={value}"));
     }
 }
 
@@ -321,7 +321,7 @@ async fn a_legacy_token_is_valid_while_its_secret_contains_it() {
     assert_eq!((found.dependencies.len(), found.is_current()), (2, true));
     assert_eq!((found.audiences, found.warnings.len()), (vec![AUD.to_owned()], 0));
     assert_eq!(
-        *b.world.labels.lock().unwrap(),
+        *b.world.labels.lock(),
         ["s kubernetes.io/legacy-token-last-used=2027-01-15"]
     );
     b.world.edit(
@@ -334,7 +334,7 @@ async fn a_legacy_token_is_valid_while_its_secret_contains_it() {
         json!({"metadata": {"name": "sa", "uid": "sa-uid"}, "secrets": [{"name": "s"}]}),
     );
     assert_eq!(ask().await.unwrap().unwrap().warnings.len(), 1);
-    assert_eq!(b.world.labels.lock().unwrap().len(), 1);
+    assert_eq!(b.world.labels.lock().len(), 1);
     b.world.edit(
         "secrets/s",
         &["metadata", "labels", "kubernetes.io/legacy-token-invalid-since"],
@@ -355,16 +355,16 @@ async fn a_legacy_token_is_valid_while_its_secret_contains_it() {
 fn published_keys_verify_issued_tokens() {
     let signer = ec();
     let keys = VerificationKeys::new(vec![signer.public().clone(), rsa().public().clone()]);
-    let d = discovery::documents("https://new", &keys, "https://host:6443/openid/v1/jwks").unwrap();
+    let d = discovery::Documents::new("https://new", &keys, "https://host:6443/openid/v1/jwks").unwrap();
     assert_eq!(
-        d.configuration,
+        d.configuration(),
         r#"{"issuer":"https://new","jwks_uri":"https://host:6443/openid/v1/jwks","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["ES256","RS256"]}"#
     );
-    let set = crate::apimachinery::codec::json::decode(d.key_set.as_bytes()).unwrap();
+    let set = crate::apimachinery::codec::json::decode(d.key_set().as_bytes()).unwrap();
     let first = PublicKey::from_jwk(&set.get("keys").items()[0]).unwrap().unwrap();
     let token = signer.sign(&json!({})).unwrap();
     assert!(Token::parse(&token).unwrap().verified_by(&first));
     for issuer in ["http://new", "kubernetes", "https://new?x=y", "https://new#f"] {
-        assert!(discovery::documents(issuer, &keys, "u").is_none(), "{issuer}");
+        assert!(discovery::Documents::new(issuer, &keys, "u").is_none(), "{issuer}");
     }
 }

@@ -7,8 +7,9 @@
 
 use super::{CertificateDer, not_after};
 use crate::request::TrustAnchors;
+use crate::sync::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 type Chain = Vec<CertificateDer<'static>>;
@@ -16,7 +17,7 @@ type Chain = Vec<CertificateDer<'static>>;
 const SHARDS: usize = 16;
 const LIFETIME: Duration = Duration::from_secs(60);
 
-pub struct Memo<T> {
+pub(crate) struct Memo<T> {
     shards: [Mutex<Shard<T>>; SHARDS],
 }
 
@@ -35,7 +36,7 @@ struct Known<T> {
 }
 
 impl<T: Clone> Memo<T> {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             shards: std::array::from_fn(|_| {
                 Mutex::new(Shard {
@@ -46,7 +47,7 @@ impl<T: Clone> Memo<T> {
         }
     }
 
-    pub fn get_or_compute(
+    pub(crate) fn get_or_compute(
         &self,
         chain: &Arc<Chain>,
         ca: &Arc<dyn TrustAnchors>,
@@ -56,7 +57,7 @@ impl<T: Clone> Memo<T> {
         let key = Arc::as_ptr(chain).addr();
         // Allocations are aligned, so the low bits of the address carry no information.
         let shard = &self.shards[(key >> 6) % SHARDS];
-        if let Some(k) = lock(shard).known.get(&key)
+        if let Some(k) = shard.lock().known.get(&key)
             && Arc::as_ptr(&k.ca).addr() == Arc::as_ptr(ca).addr()
             && (k.from..k.until).contains(&now)
         {
@@ -66,7 +67,7 @@ impl<T: Clone> Memo<T> {
         let end = chain.iter().filter_map(not_after).min();
         // An expired certificate is not cached; verifying it again is cheap because the dates are checked first.
         let until = end.map_or(now + LIFETIME, |end| end.min(now + LIFETIME));
-        let mut shard = lock(shard);
+        let mut shard = shard.lock();
         if shard.known.len() >= shard.sweep_at {
             shard.known.retain(|_, k| k.chain.strong_count() > 0);
             shard.sweep_at = 64.max(shard.known.len() * 2);
@@ -83,8 +84,4 @@ impl<T: Clone> Memo<T> {
         );
         value
     }
-}
-
-fn lock<T>(shard: &Mutex<Shard<T>>) -> std::sync::MutexGuard<'_, Shard<T>> {
-    shard.lock().expect("no code panics while holding this lock")
 }

@@ -19,13 +19,13 @@ impl ClientCaSource for Source {
     }
 }
 
-pub struct Ca {
+pub(crate) struct Ca {
     issuer: Issuer<'static, KeyPair>,
     pool: Arc<Anchors>,
     pem: String,
 }
 
-pub fn ca(name: &str) -> Ca {
+pub(crate) fn ca(name: &str) -> Ca {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -40,15 +40,15 @@ pub fn ca(name: &str) -> Ca {
 }
 
 impl Ca {
-    pub fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.pem.clone()
     }
 
-    pub fn pool(&self) -> Arc<dyn ClientCaSource> {
+    pub(crate) fn pool(&self) -> Arc<dyn ClientCaSource> {
         Arc::new(Source(arc_swap::ArcSwap::new(self.pool.clone())))
     }
 
-    pub fn sign(&self, change: impl FnOnce(&mut CertificateParams)) -> Arc<Vec<CertificateDer<'static>>> {
+    pub(crate) fn sign(&self, change: impl FnOnce(&mut CertificateParams)) -> Arc<Vec<CertificateDer<'static>>> {
         let mut params = CertificateParams::default();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         change(&mut params);
@@ -56,7 +56,7 @@ impl Ca {
         Arc::new(vec![params.signed_by(&key, &self.issuer).unwrap().der().clone()])
     }
 
-    pub fn client(&self, cn: &str, groups: &[&str]) -> Arc<Vec<CertificateDer<'static>>> {
+    pub(crate) fn client(&self, cn: &str, groups: &[&str]) -> Arc<Vec<CertificateDer<'static>>> {
         self.sign(|p| {
             p.distinguished_name.push(DnType::CommonName, cn);
             for g in groups {
@@ -66,7 +66,7 @@ impl Ca {
     }
 }
 
-pub async fn ask(
+pub(crate) async fn ask(
     a: &dyn Authenticator,
     chain: &Arc<Vec<CertificateDer<'static>>>,
     headers: &HeaderMap,

@@ -10,10 +10,11 @@ use crate::apimachinery::value::{Str, Value};
 use crate::authz::rbac::Behind;
 use crate::client::{Informer, InformerHandle};
 use crate::storage::{Entry, Storage};
+use crate::sync::Mutex;
 use crate::tasks::{Signal, TaskGroup};
 use arc_swap::ArcSwap;
 use imbl::{HashMap, OrdSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long a decision waits for the graph to catch up.
@@ -55,7 +56,7 @@ fn key(namespace: &str, name: &str) -> Str {
 
 impl View {
     /// True if the object is needed on the node.
-    pub fn reaches(&self, node: &str, kind: ObjectKind, namespace: &str, name: &str) -> bool {
+    pub(crate) fn reaches(&self, node: &str, kind: ObjectKind, namespace: &str, name: &str) -> bool {
         let Some(needs) = self.nodes.get(node) else {
             return false;
         };
@@ -148,7 +149,7 @@ impl View {
 
 /// The storage of the resources in the graph.
 #[derive(Clone)]
-pub struct Sources {
+pub(crate) struct Sources {
     /// `pods`
     pub pods: Arc<dyn Storage>,
     /// `persistentvolumes`
@@ -161,7 +162,7 @@ pub struct Sources {
 
 /// The graph and its informers. Decisions fail until [`Graph::follow`] was called and its [`Feeds`] run.
 #[derive(Default)]
-pub struct Graph {
+pub(crate) struct Graph {
     view: ArcSwap<View>,
     writing: Mutex<()>,
     followed: OnceLock<Followed>,
@@ -174,7 +175,7 @@ struct Followed {
 }
 
 /// The informers' tasks, which the caller must run.
-pub struct Feeds {
+pub(crate) struct Feeds {
     pods: InformerHandle<Pod>,
     volumes: InformerHandle<Volume>,
     direct: Vec<InformerHandle<Str>>,
@@ -199,12 +200,12 @@ impl Followed {
 
 impl Graph {
     /// A graph without sources.
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::default()
     }
 
     fn change(&self, edit: impl FnOnce(&mut View)) {
-        let _one_at_a_time = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.writing.lock();
         let mut view = View::clone(&self.view.load());
         edit(&mut view);
         self.view.store(Arc::new(view));
@@ -235,7 +236,7 @@ impl Graph {
     }
 
     /// Sets the sources. Must be called once; the returned feeds must be run.
-    pub fn follow(self: &Arc<Self>, sources: &Sources) -> Feeds {
+    pub(crate) fn follow(self: &Arc<Self>, sources: &Sources) -> Feeds {
         let (pods, feed_pods) = Informer::new(sources.pods.clone(), |e: &Entry| Pod::parse(&e.decode()));
         let me = self.clone();
         pods.subscribe(move |c| {
@@ -302,12 +303,12 @@ impl Graph {
 
 impl Feeds {
     /// Signals that fire when the initial lists have been read.
-    pub fn synced(&self) -> &[Signal] {
+    pub(crate) fn synced(&self) -> &[Signal] {
         &self.synced
     }
 
     /// Spawns the feeds in `tasks`; they stop with the group.
-    pub fn start(self, tasks: &TaskGroup) {
+    pub(crate) fn start(self, tasks: &TaskGroup) {
         tasks.spawn_until_stopped("node graph: pods", self.pods.run());
         tasks.spawn_until_stopped("node graph: volumes", self.volumes.run());
         for feed in self.direct {

@@ -27,12 +27,45 @@ pub(super) struct Volume {
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-fn each<'a>(v: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> {
+fn each<'a>(v: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> + use<'a> {
     v.at(path).items().iter()
 }
 
+const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+
+/// Calls `f` with the name of each Secret that a Pod uses, some more than once, as upstream's `VisitPodSecretNames`.
+pub(crate) fn for_each_secret(pod: &Value, mut f: impl FnMut(&str)) {
+    let mut visit = |name: &str| {
+        if !name.is_empty() {
+            f(name);
+        }
+    };
+    for s in each(pod, &["spec", "imagePullSecrets"]) {
+        visit(s.str_at(&["name"]));
+    }
+    for c in CONTAINERS.iter().flat_map(|list| each(pod, &["spec", list])) {
+        for e in each(c, &["env"]) {
+            visit(e.str_at(&["valueFrom", "secretKeyRef", "name"]));
+        }
+        for e in each(c, &["envFrom"]) {
+            visit(e.str_at(&["secretRef", "name"]));
+        }
+    }
+    for volume in each(pod, &["spec", "volumes"]) {
+        visit(volume.str_at(&["secret", "secretName"]));
+        visit(volume.str_at(&["azureFile", "secretName"]));
+        for source in ["cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos"] {
+            visit(volume.str_at(&[source, "secretRef", "name"]));
+        }
+        visit(volume.str_at(&["csi", "nodePublishSecretRef", "name"]));
+        for s in each(volume, &["projected", "sources"]) {
+            visit(s.str_at(&["secret", "name"]));
+        }
+    }
+}
+
 impl Pod {
-    pub fn parse(v: &Value) -> Self {
+    pub(crate) fn parse(v: &Value) -> Self {
         let node = Str::from(v.str_at(&["spec", "nodeName"]));
         // Mirror pods are created by the node itself. Their references must not grant it access to anything.
         if node.is_empty() || v.annotation(MIRROR).is_some() {
@@ -45,37 +78,23 @@ impl Pod {
             }
         };
         add(ObjectKind::ServiceAccount, v.str_at(&["spec", "serviceAccountName"]));
-        for s in each(v, &["spec", "imagePullSecrets"]) {
-            add(ObjectKind::Secret, s.str_at(&["name"]));
-        }
-        for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for_each_secret(v, |name| add(ObjectKind::Secret, name));
+        for list in CONTAINERS {
             for c in each(v, &["spec", list]) {
                 for e in each(c, &["env"]) {
-                    add(ObjectKind::Secret, e.str_at(&["valueFrom", "secretKeyRef", "name"]));
                     add(
                         ObjectKind::ConfigMap,
                         e.str_at(&["valueFrom", "configMapKeyRef", "name"]),
                     );
                 }
                 for e in each(c, &["envFrom"]) {
-                    add(ObjectKind::Secret, e.str_at(&["secretRef", "name"]));
                     add(ObjectKind::ConfigMap, e.str_at(&["configMapRef", "name"]));
                 }
             }
         }
         for volume in each(v, &["spec", "volumes"]) {
-            add(ObjectKind::Secret, volume.str_at(&["secret", "secretName"]));
-            add(ObjectKind::Secret, volume.str_at(&["azureFile", "secretName"]));
-            for source in ["cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos"] {
-                add(ObjectKind::Secret, volume.str_at(&[source, "secretRef", "name"]));
-            }
-            add(
-                ObjectKind::Secret,
-                volume.str_at(&["csi", "nodePublishSecretRef", "name"]),
-            );
             add(ObjectKind::ConfigMap, volume.str_at(&["configMap", "name"]));
             for s in each(volume, &["projected", "sources"]) {
-                add(ObjectKind::Secret, s.str_at(&["secret", "name"]));
                 add(ObjectKind::ConfigMap, s.str_at(&["configMap", "name"]));
             }
             add(
@@ -105,7 +124,7 @@ impl Pod {
 }
 
 impl Volume {
-    pub fn parse(v: &Value) -> Self {
+    pub(crate) fn parse(v: &Value) -> Self {
         let namespace = v.str_at(&["spec", "claimRef", "namespace"]);
         let name = v.str_at(&["spec", "claimRef", "name"]);
         if name.is_empty() {

@@ -25,7 +25,7 @@ static NO_NAME: &[Str] = &[Str::const_new("")];
 
 /// The rules not held: one for each group, resource and name with the missing verbs, and one for each path and verb.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct MissingRules {
+pub(crate) struct MissingRules {
     /// In the order found.
     pub rules: Vec<PolicyRule>,
     /// True if the search ended early, so that there may be more.
@@ -33,10 +33,10 @@ pub struct MissingRules {
 }
 
 /// The rules a user holds, indexed for comparison.
-pub struct HeldRules(Table);
+pub(crate) struct HeldRules(Table);
 
 /// Expands a rule into single grants: one verb on one resource or path.
-pub fn expand(rule: &PolicyRule) -> Vec<PolicyRule> {
+pub(crate) fn expand(rule: &PolicyRule) -> Vec<PolicyRule> {
     let mut out = Vec::new();
     for group in &rule.api_groups {
         for resource in &rule.resources {
@@ -145,12 +145,12 @@ fn any<const N: usize>(unions: [Union<'_>; N], steps: &mut StepBudget) -> Result
 
 impl HeldRules {
     /// Indexes the rules a user holds.
-    pub fn of<'r>(rules: impl Iterator<Item = &'r PolicyRule>) -> Self {
+    pub(crate) fn of<'r>(rules: impl Iterator<Item = &'r PolicyRule>) -> Self {
         Self(Table::of(rules.enumerate()))
     }
 
     /// The single grants of `wanted` that are not held, in order. Expands rules, so only for rules of our own making.
-    pub fn missing_grants(&self, wanted: &[PolicyRule]) -> Vec<PolicyRule> {
+    pub(crate) fn missing_grants(&self, wanted: &[PolicyRule]) -> Vec<PolicyRule> {
         let not_held = |grant: &PolicyRule| match self.missing(std::slice::from_ref(grant)) {
             Ok(missing) => !missing.rules.is_empty(),
             Err(BudgetExhausted) => true,
@@ -162,7 +162,7 @@ impl HeldRules {
     ///
     /// # Errors
     /// [`BudgetExhausted`] if the rules are too complex to compare.
-    pub fn missing(&self, wanted: &[PolicyRule]) -> Result<MissingRules, BudgetExhausted> {
+    pub(crate) fn missing(&self, wanted: &[PolicyRule]) -> Result<MissingRules, BudgetExhausted> {
         self.missing_within(wanted, &mut StepBudget::new(BUDGET))
     }
 

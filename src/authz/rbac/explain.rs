@@ -15,7 +15,7 @@ const NEAR: usize = 3;
 
 /// Why a request is allowed or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Explanation {
+pub(crate) struct Explanation {
     /// The rule that allows it.
     pub allowed: Option<RuleMatch>,
     /// If none does: the nearest misses, best first.
@@ -28,12 +28,11 @@ pub struct Explanation {
 
 /// A rule, how it applies to the caller, and what it lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleMatch {
+pub(crate) struct RuleMatch {
     /// The binding, such as `ClusterRoleBinding "b" of ClusterRole "r" to Group "g"`.
     pub binding: String,
     /// Index of the rule in its role.
     pub number: usize,
-    /// The rule.
     pub rule: PolicyRule,
     /// The attributes that do not match: `verb`, `apiGroup`, `resource`, `name`, `path`. Empty if the rule allows the
     /// request.
@@ -83,7 +82,7 @@ fn near(a: &ApplicableBinding, number: usize, rule: &PolicyRule, lacks: Vec<&'st
 
 impl Explanation {
     /// Examines every binding that applies to the caller. For interactive use; decisions use [`Index::find`].
-    pub fn of(index: &Index, attributes: &Attributes<'_>) -> Self {
+    pub(crate) fn of(index: &Index, attributes: &Attributes<'_>) -> Self {
         let applying = index.applying(attributes.user, attributes.namespace);
         let mut out = Self {
             bindings: applying.len(),
@@ -116,7 +115,7 @@ impl Explanation {
     }
 
     /// As JSON, for the annotation on access reviews.
-    pub fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         let one = |n: &RuleMatch| {
             let mut v = json!({"through": (n.binding.as_str()), "number": (n.number as i64)});
             v.set(&["rule"], n.rule.to_value());
@@ -146,7 +145,7 @@ impl Rbac {
     ///
     /// # Errors
     /// [`Behind`] if the index does not catch up in time.
-    pub async fn explain(&self, attributes: &Attributes<'_>) -> Result<Explanation, Behind> {
+    pub(crate) async fn explain(&self, attributes: &Attributes<'_>) -> Result<Explanation, Behind> {
         Ok(Explanation::of(&*self.fresh().await?, attributes))
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The storage of the four RBAC resources.
 #[derive(Clone)]
-pub struct Sources {
+pub(crate) struct Sources {
     /// `clusterroles`
     pub cluster_roles: Arc<dyn Storage>,
     /// `clusterrolebindings`
@@ -21,7 +21,7 @@ pub struct Sources {
 }
 
 /// The informers' tasks, which the caller must run.
-pub struct Feeds {
+pub(crate) struct Feeds {
     roles: [InformerHandle<Role>; 2],
     bindings: [InformerHandle<Binding>; 2],
     synced: Vec<Signal>,
@@ -35,7 +35,7 @@ pub(super) struct Followed {
 
 impl Followed {
     /// Sources of an index that never changes.
-    pub fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Self {
             roles: Vec::new(),
             bindings: Vec::new(),
@@ -43,12 +43,12 @@ impl Followed {
     }
 
     /// True if the index includes every write acknowledged so far.
-    pub fn is_current(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         self.roles.iter().all(|(s, i)| i.is_current(&**s)) && self.bindings.iter().all(|(s, i)| i.is_current(&**s))
     }
 
     /// Waits until the index includes every write acknowledged before this call.
-    pub async fn catch_up(&self) {
+    pub(crate) async fn catch_up(&self) {
         for (storage, informer) in &self.roles {
             informer.catch_up(&**storage).await;
         }
@@ -61,7 +61,7 @@ impl Followed {
 impl Rbac {
     /// Sets the sources. Decisions fail until the returned feeds run. Must be called once; later calls have no effect
     /// on decisions.
-    pub fn follow(self: &Arc<Self>, sources: &Sources) -> Feeds {
+    pub(crate) fn follow(self: &Arc<Self>, sources: &Sources) -> Feeds {
         let role = |storage: &Arc<dyn Storage>| {
             let (informer, handle) = Informer::new(storage.clone(), |e: &Entry| Role::parse(&e.decode()));
             let me = self.clone();
@@ -104,12 +104,12 @@ impl Rbac {
 
 impl Feeds {
     /// Signals that fire when the initial lists have been read.
-    pub fn synced(&self) -> &[Signal] {
+    pub(crate) fn synced(&self) -> &[Signal] {
         &self.synced
     }
 
     /// Spawns the feeds in `tasks`; they stop with the group.
-    pub fn start(self, tasks: &TaskGroup) {
+    pub(crate) fn start(self, tasks: &TaskGroup) {
         for feed in self.roles {
             tasks.spawn_until_stopped("roles", feed.run());
         }

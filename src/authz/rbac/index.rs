@@ -24,7 +24,7 @@ const MAX_LISTED: usize = 4 << 20;
 
 /// A snapshot of all roles and bindings.
 #[derive(Clone, Default)]
-pub struct Index {
+pub(crate) struct Index {
     /// By name (ClusterRole) or `namespace/name` (Role).
     roles: HashMap<Str, Arc<Role>>,
     /// Changes whenever a role is added, changed or removed.
@@ -51,18 +51,15 @@ struct Bucket {
 }
 
 /// The binding and role that allow a request.
-pub struct Grant {
-    /// The binding.
+pub(crate) struct Grant {
     pub binding: Arc<Binding>,
     /// Index of the matching subject in the binding.
     pub subject: usize,
-    /// The role.
-    pub role: Arc<Role>,
 }
 
 /// The rules granted to a user.
 #[derive(Default)]
-pub struct RuleList {
+pub(crate) struct RuleList {
     /// The rules, in evaluation order.
     pub rules: Vec<PolicyRule>,
     /// Bindings that could not be resolved.
@@ -72,8 +69,7 @@ pub struct RuleList {
 }
 
 /// A binding that applies to a user.
-pub struct ApplicableBinding {
-    /// The binding.
+pub(crate) struct ApplicableBinding {
     pub binding: Arc<Binding>,
     /// Index of the matching subject in the binding.
     pub subject: usize,
@@ -85,7 +81,7 @@ pub struct ApplicableBinding {
 
 impl Index {
     /// Sets or removes (`None`) a role. The key is its name, prefixed with `namespace/` for a Role.
-    pub fn set_role(&mut self, key: &str, role: Option<Arc<Role>>) {
+    pub(crate) fn set_role(&mut self, key: &str, role: Option<Arc<Role>>) {
         // Process-wide, so that copies of an index that diverge never share a version.
         static VERSIONS: AtomicU64 = AtomicU64::new(0);
         match role {
@@ -96,7 +92,7 @@ impl Index {
     }
 
     /// Sets or removes (`None`) a binding. The cost is proportional to its number of subjects.
-    pub fn set_binding(&mut self, key: &str, binding: Option<Arc<Binding>>) {
+    pub(crate) fn set_binding(&mut self, key: &str, binding: Option<Arc<Binding>>) {
         let old = match &binding {
             Some(new) => self.bindings.insert(key.into(), new.clone()),
             None => self.bindings.remove(key),
@@ -146,17 +142,18 @@ impl Index {
     }
 
     /// The role with this key.
-    pub fn role(&self, key: &str) -> Option<&Arc<Role>> {
+    pub(crate) fn role(&self, key: &str) -> Option<&Arc<Role>> {
         self.roles.get(key)
     }
 
     /// The role that a binding refers to.
-    pub fn role_of(&self, binding: &Binding) -> Option<&Arc<Role>> {
+    pub(crate) fn role_of(&self, binding: &Binding) -> Option<&Arc<Role>> {
         self.roles.get(&binding.role_key()?)
     }
 
     /// The numbers of roles and bindings.
-    pub fn sizes(&self) -> (usize, usize) {
+    #[cfg(test)]
+    pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.roles.len(), self.bindings.len())
     }
 
@@ -164,12 +161,16 @@ impl Index {
     ///
     /// # Errors
     /// [`BudgetExhausted`] if the decision exceeds the step budget.
-    pub fn find(&self, attributes: &Attributes<'_>, steps: &mut StepBudget) -> Result<Option<Grant>, BudgetExhausted> {
+    pub(crate) fn find(
+        &self,
+        attributes: &Attributes<'_>,
+        steps: &mut StepBudget,
+    ) -> Result<Option<Grant>, BudgetExhausted> {
         for scope in self.scopes_of(attributes.namespace) {
             let mut best: Option<Grant> = None;
             for bucket in scope.buckets(attributes.user) {
                 let resolved = bucket.resolved(self, steps)?;
-                let Some((grant, role)) = resolved.find(attributes, steps)? else {
+                let Some((grant, _)) = resolved.find(attributes, steps)? else {
                     continue;
                 };
                 let before = |best: &Grant| (&grant.binding.name, grant.subject) < (&best.binding.name, best.subject);
@@ -177,7 +178,6 @@ impl Index {
                     best = Some(Grant {
                         binding: grant.binding.clone(),
                         subject: grant.subject,
-                        role: role.clone(),
                     });
                 }
             }
@@ -192,7 +192,7 @@ impl Index {
     ///
     /// # Errors
     /// [`BudgetExhausted`] if it exceeds the step budget.
-    pub fn dangling(
+    pub(crate) fn dangling(
         &self,
         attributes: &Attributes<'_>,
         steps: &mut StepBudget,
@@ -223,7 +223,7 @@ impl Index {
     }
 
     /// All bindings that apply to a user, cluster bindings first, each by name.
-    pub fn applying(&self, user: &UserInfo, namespace: &str) -> Vec<ApplicableBinding> {
+    pub(crate) fn applying(&self, user: &UserInfo, namespace: &str) -> Vec<ApplicableBinding> {
         let mut out = Vec::new();
         for scope in self.scopes_of(namespace) {
             let mut here: OrdMap<Str, BoundSubject> = OrdMap::new();
@@ -245,7 +245,7 @@ impl Index {
     }
 
     /// The distinct roles bound to a user in a namespace, and the bindings that could not be resolved.
-    pub fn held(&self, user: &UserInfo, namespace: &str) -> (Vec<Arc<Role>>, Vec<String>) {
+    pub(crate) fn held(&self, user: &UserInfo, namespace: &str) -> (Vec<Arc<Role>>, Vec<String>) {
         let (mut roles, mut errors) = (Vec::new(), Vec::new());
         let mut seen = HashSet::new();
         let mut more = 0;
@@ -265,7 +265,7 @@ impl Index {
 
     /// The rules granted to a user in a namespace, in evaluation order. The list is truncated for size, because many
     /// bindings to one large role repeat its rules.
-    pub fn rules(&self, user: &UserInfo, namespace: &str) -> RuleList {
+    pub(crate) fn rules(&self, user: &UserInfo, namespace: &str) -> RuleList {
         let mut out = RuleList::default();
         let (mut bytes, mut more) = (0, 0);
         for a in self.applying(user, namespace) {

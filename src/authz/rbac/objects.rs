@@ -30,7 +30,7 @@ pub struct PolicyRule {
 }
 
 /// A Role or ClusterRole.
-pub struct Role {
+pub(crate) struct Role {
     /// The rules, in order.
     pub rules: Arc<[PolicyRule]>,
     /// Number of strings in the rules.
@@ -40,7 +40,7 @@ pub struct Role {
 
 /// A subject of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
+pub(crate) struct Subject {
     /// `User`, `Group` or `ServiceAccount`.
     pub kind: Str,
     /// The subject's name.
@@ -58,7 +58,7 @@ pub(super) enum Target {
 
 /// A RoleBinding or ClusterRoleBinding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Binding {
+pub(crate) struct Binding {
     /// Namespace; empty for a ClusterRoleBinding.
     pub namespace: Str,
     /// Name of the binding.
@@ -208,12 +208,12 @@ impl fmt::Display for PolicyRule {
 
 impl Role {
     /// Parses a Role or ClusterRole of `rbac.authorization.k8s.io/v1`.
-    pub fn parse(v: &Value) -> Self {
+    pub(crate) fn parse(v: &Value) -> Self {
         Self::of(v.get("rules").items().iter().map(PolicyRule::parse).collect())
     }
 
     /// A role with the given rules.
-    pub fn of(rules: Vec<PolicyRule>) -> Self {
+    pub(crate) fn of(rules: Vec<PolicyRule>) -> Self {
         let rules: Arc<[PolicyRule]> = rules.into();
         let me = Self {
             weight: rules.iter().map(PolicyRule::weight).sum(),
@@ -248,7 +248,7 @@ impl Role {
 
 impl Binding {
     /// Parses a binding of `rbac.authorization.k8s.io/v1`; a ClusterRoleBinding has no namespace.
-    pub fn parse(v: &Value) -> Self {
+    pub(crate) fn parse(v: &Value) -> Self {
         let namespace = v.namespace();
         let subject = |s: &Value| Subject {
             kind: s.str_at(&["kind"]).into(),
@@ -287,7 +287,7 @@ impl Binding {
     }
 
     /// `RoleBinding "name/namespace" of Role "r" to User "u"`; upstream prints name and namespace in this order.
-    pub fn describe(&self, subject: usize) -> String {
+    pub(crate) fn describe(&self, subject: usize) -> String {
         let to = self.subjects.get(subject).map(Subject::describe).unwrap_or_default();
         let (kind, at) = if self.namespace.is_empty() {
             ("ClusterRoleBinding", quote(&self.name))

@@ -14,12 +14,12 @@ pub(super) enum Postings {
 }
 
 impl Postings {
-    pub fn of(number: u32) -> Self {
+    pub(crate) fn of(number: u32) -> Self {
         Self::One([split(number)])
     }
 
     /// Adds a number. Numbers must not decrease.
-    pub fn push(&mut self, number: u32) {
+    pub(crate) fn push(&mut self, number: u32) {
         let (at, bit) = split(number);
         match self {
             Self::One([word]) if word.0 == at => word.1 |= bit,
@@ -31,7 +31,7 @@ impl Postings {
         }
     }
 
-    pub fn words(&self) -> &[Word] {
+    pub(crate) fn words(&self) -> &[Word] {
         match self {
             Self::One(word) => word,
             Self::Many(words) => words,
@@ -45,25 +45,25 @@ fn split(number: u32) -> Word {
 
 /// The step budget is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BudgetExhausted;
+pub(crate) struct BudgetExhausted;
 
 /// A step budget. A step takes a few nanoseconds.
 #[derive(Debug)]
-pub struct StepBudget(u64);
+pub(crate) struct StepBudget(u64);
 
 impl StepBudget {
     /// The budget on an I/O worker thread: well below 200 µs.
-    pub const fn for_io_worker() -> Self {
+    pub(crate) const fn for_io_worker() -> Self {
         Self(10_000)
     }
 
     /// Unlimited, for threads that serve no connections.
-    pub const fn unbounded() -> Self {
+    pub(crate) const fn unbounded() -> Self {
         Self(u64::MAX)
     }
 
     /// A budget of `steps`.
-    pub const fn new(steps: u64) -> Self {
+    pub(crate) const fn new(steps: u64) -> Self {
         Self(steps)
     }
 
@@ -71,7 +71,7 @@ impl StepBudget {
     ///
     /// # Errors
     /// [`BudgetExhausted`] if there are not enough left.
-    pub fn charge(&mut self, steps: usize) -> Result<(), BudgetExhausted> {
+    pub(crate) fn charge(&mut self, steps: usize) -> Result<(), BudgetExhausted> {
         self.0 = self.0.checked_sub(steps as u64).ok_or(BudgetExhausted)?;
         Ok(())
     }
@@ -82,16 +82,16 @@ impl StepBudget {
 pub(super) struct Union<'a>([&'a [Word]; 3]);
 
 impl<'a> Union<'a> {
-    pub fn of(sets: [Option<&'a [Word]>; 3]) -> Self {
+    pub(crate) fn of(sets: [Option<&'a [Word]>; 3]) -> Self {
         Self(sets.map(Option::unwrap_or_default))
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|s| s.is_empty())
     }
 
     /// Identity of this union among the unions of one dimension, which all have the first set (the wildcard) in common.
-    pub fn own(&self) -> (&'a [Word], *const Word) {
+    pub(crate) fn own(&self) -> (&'a [Word], *const Word) {
         (self.0[1], self.0[2].as_ptr())
     }
 
@@ -111,7 +111,7 @@ impl<'a> Union<'a> {
     }
 
     /// All words of the union.
-    pub fn collect(mut self, steps: &mut StepBudget) -> Result<Vec<Word>, BudgetExhausted> {
+    pub(crate) fn collect(mut self, steps: &mut StepBudget) -> Result<Vec<Word>, BudgetExhausted> {
         let mut out = Vec::new();
         let mut at = 0;
         while let Some(word) = self.seek(at) {

@@ -75,7 +75,7 @@ fn role<'r>(roles: &'r HashMap<Str, Arc<Role>>, grant: &BoundSubject) -> Option<
 }
 
 impl Resolved {
-    pub fn of<'g>(
+    pub(crate) fn of<'g>(
         bindings: impl Iterator<Item = &'g BoundSubject>,
         roles: &HashMap<Str, Arc<Role>>,
         version: u64,
@@ -124,7 +124,7 @@ impl Resolved {
 
     /// True if the result is still valid. After a change of any role, the roles of these bindings are compared by
     /// address.
-    pub fn holds<'g>(
+    pub(crate) fn holds<'g>(
         &self,
         bindings: impl Iterator<Item = &'g BoundSubject>,
         roles: &HashMap<Str, Arc<Role>>,
@@ -145,7 +145,7 @@ impl Resolved {
         Ok(true)
     }
 
-    pub fn find(
+    pub(crate) fn find(
         &self,
         attributes: &Attributes<'_>,
         steps: &mut StepBudget,

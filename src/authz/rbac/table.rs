@@ -49,7 +49,7 @@ fn rules_of<'a>(tokens: &'a Tokens, token: &str) -> Option<&'a [Word]> {
 
 impl Table {
     /// Builds an index. Positions must not decrease.
-    pub fn of<'r>(rules: impl Iterator<Item = (usize, &'r PolicyRule)>) -> Self {
+    pub(crate) fn of<'r>(rules: impl Iterator<Item = (usize, &'r PolicyRule)>) -> Self {
         let mut me = Self::default();
         let mut prefixes = Tokens::default();
         for (position, rule) in rules {
@@ -81,7 +81,11 @@ impl Table {
     }
 
     /// The position of the first rule that allows the request.
-    pub fn find(&self, attributes: &Attributes<'_>, steps: &mut StepBudget) -> Result<Option<usize>, BudgetExhausted> {
+    pub(crate) fn find(
+        &self,
+        attributes: &Attributes<'_>,
+        steps: &mut StepBudget,
+    ) -> Result<Option<usize>, BudgetExhausted> {
         let number = if attributes.is_resource {
             self.find_resource(attributes, steps)?
         } else {
@@ -132,17 +136,17 @@ impl Table {
     }
 
     /// Rules that include a verb.
-    pub fn verbs(&self, verb: &str) -> Union<'_> {
+    pub(crate) fn verbs(&self, verb: &str) -> Union<'_> {
         Union::of([rules_of(&self.verbs, "*"), rules_of(&self.verbs, verb), None])
     }
 
     /// Rules that include an API group.
-    pub fn groups(&self, group: &str) -> Union<'_> {
+    pub(crate) fn groups(&self, group: &str) -> Union<'_> {
         Union::of([rules_of(&self.groups, "*"), rules_of(&self.groups, group), None])
     }
 
     /// Rules that include a resource as spelled in rules (`pods/log`), or its subresource of any resource (`*/log`).
-    pub fn resource(&self, spelled: &str, subresource: Option<&str>) -> Union<'_> {
+    pub(crate) fn resource(&self, spelled: &str, subresource: Option<&str>) -> Union<'_> {
         let in_all = subresource.and_then(|sub| {
             let mut spelled = String::with_capacity(sub.len() + 2);
             spelled.push_str("*/");
@@ -157,13 +161,13 @@ impl Table {
     }
 
     /// Rules that apply to a name; `None`: to every name.
-    pub fn names(&self, name: Option<&str>) -> Union<'_> {
+    pub(crate) fn names(&self, name: Option<&str>) -> Union<'_> {
         let unnamed = self.unnamed.as_ref().map(Postings::words);
         Union::of([unnamed, name.and_then(|n| rules_of(&self.names, n)), None])
     }
 
     /// Rules that include a path, exactly or by prefix.
-    pub fn paths_of<'a>(&'a self, path: &str) -> impl Iterator<Item = &'a [Word]> {
+    pub(crate) fn paths_of<'a>(&'a self, path: &str) -> impl Iterator<Item = &'a [Word]> {
         let before = self.prefixes.partition_point(|p| p.text.as_str() <= path);
         let mut at = before.checked_sub(1);
         let shared = at.map_or(0, |i| {

@@ -1,3 +1,4 @@
+use super::objects::Subject;
 use super::*;
 use crate::apimachinery::{Str, Value};
 use crate::authz::Decision;

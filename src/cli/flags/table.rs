@@ -7,7 +7,7 @@ use super::{Flag, Group, Support, ValueType};
 macro_rules! flags {
     ($($group:ident { $($name:literal $value_type:ident $default:literal $support:ident $(($reason:expr))? $help:literal;)* })*) => {
         /// All flags, in the order of docs/flags.md within each group.
-        pub const FLAGS: &[Flag] = &[$($(Flag {
+        pub(crate) const FLAGS: &[Flag] = &[$($(Flag {
             group: Group::$group,
             name: $name,
             value_type: ValueType::$value_type,
@@ -30,6 +30,7 @@ const BUFFERS: &str = "logs are written unbuffered to standard error";
 
 flags! {
     Torana {
+        "aggregator-keep-discovery" Bool "true" supported "List a backend that does not answer with its last known resources, marked Stale, also after a restart; false: without resources, as kube-apiserver";
         "aggregator-max-discovery-bytes" Int "4194304" supported "Maximum size in bytes of a backend's discovery document, and of the index of its OpenAPI documents; a larger one is ignored and the last good one stays in use";
         "aggregator-max-openapi-bytes" Int "33554432" supported "Maximum size in bytes of a backend's OpenAPI document; a larger one is ignored and the last good one stays in use";
         "backend-answer-isolation" Bool "true" supported "Remove from responses of backends, pods, services and nodes the headers that set cookies, credentials or transport security for this server's origin, and sandbox responses that a browser may render (docs/targets.md); false: pass them unchanged";
@@ -44,16 +45,18 @@ flags! {
         "compute-threads" Int "0" supported "Threads for computations that would block the event loop; 0: one per core, at least two";
         "controllers" List "" supported "Control loops of kube-controller-manager to run in this process (docs/controllers.md): * for all that are on by default, name to add one, -name to remove one; empty: none. They give way to a kube-controller-manager";
         "generated-signing-key" Text "RS256" supported "Algorithm of the key that is generated to sign service account tokens: ES256 or RS256; an existing key is kept";
+        "legacy-service-account-token-clean-up-period" Duration "8760h0m0s" supported "How long a generated service account token in a Secret must be unused until --controllers marks it as invalid, and then until it is deleted";
         "max-connections" Int "0" supported "Maximum number of client connections; a further one evicts the longest idle one, unauthenticated ones first. 0: three quarters of the open-file limit";
         "max-connections-per-address" Int "0" supported "Maximum number of unauthenticated connections per remote address (IPv6: per /64), without loopback. 0: a quarter of --max-connections";
         "max-watches" Int "100000" supported "Maximum number of watches on this gateway's own store, without system:masters; further ones get 429. 0: no limit";
         "max-watches-per-user" Int "10000" supported "Maximum number of those watches per user; further ones get 429. 0: no limit";
         "reserved-connections" Int "0" supported "Number of --max-connections reserved for authenticated callers, at most half; loopback has another sixteenth. 0: a quarter";
-        "data-dir" Text "./torana-data" supported "Directory of the embedded store, the generated PKI (pki/) and admin.kubeconfig";
+        "data-dir" Text "./torana-data" supported "Directory of the embedded store, the generated PKI (pki/) and admin.kubeconfig; unless given, torana/ in --cert-dir, or /var/lib/torana with --etcd-servers";
         "backend-socket-dirs" List "/run/torana" supported "Directories whose Unix sockets APIServices may name as backends (docs/targets.md); empty: none";
         "etcd-user-file" Text "" supported "File whose first line is name:password, for etcd with password authentication; tokens are renewed";
         "request-body-memory" Int "268435456" supported "Memory in bytes for request bodies, without small ones; further requests get 429. One caller may use a quarter";
         "root-ca-file" Text "" supported "CA certificates (PEM) that --controllers publishes in the ConfigMaps kube-root-ca.crt; empty: the generated CA";
+        "share-trust" Bool "true" supported "With --etcd-servers: publish the public keys and CA certificates that verify what this gateway signs with generated keys, and accept those of the other gateways on the same etcd; false: only its own";
         "watch-cache-max-bytes" Int "0" supported "Memory in bytes for all watch caches; history and cached encodings are evicted before objects; 0: half of the memory of the machine or control group";
         "watch-max-pinned-bytes" Int "67108864" supported "Memory in bytes for old objects held by slow watchers, per resource, and for frames encoded for slow watchers, in total (a quarter of it per user); a watch over the limit ends, and its client can resume it";
         "watch-stall-timeout" Duration "5m0s" supported "Time after which a watch with pending events ends if its client reads none";
@@ -82,7 +85,7 @@ flags! {
     }
     Etcd {
         "default-watch-cache-size" Int "100" ignored(CACHE) "Deprecated: events kept per kind";
-        "delete-collection-workers" Int "1" ignored("one worker deletes a collection") "Workers of a collection delete";
+        "delete-collection-workers" Int "1" ignored("16 objects of a collection are deleted at a time") "Workers of a collection delete";
         "enable-garbage-collector" Bool "true" ignored("it only matters to an external controller") "Generic garbage collection";
         "encryption-provider-config" Text "" supported "Encryption at rest: an EncryptionConfiguration (identity, aescbc, aesgcm, secretbox, KMS v2)";
         "encryption-provider-config-automatic-reload" Bool "false" supported "Reload the file when it changes";
@@ -105,7 +108,7 @@ flags! {
     }
     Serving {
         "bind-address" Text "0.0.0.0" supported "IP address to listen on; 0.0.0.0 and :: are all interfaces, IPv4 and IPv6";
-        "cert-dir" Text "/var/run/kubernetes" ignored("generated certificates are kept in <data-dir>/pki") "Directory of generated certificates";
+        "cert-dir" Text "" supported "Directory with the serving certificate apiserver.crt and its key apiserver.key, which are generated where both are absent; empty: <data-dir>/pki";
         "disable-http2-serving" Bool "false" supported "Serve HTTP/1.1 only";
         "http2-max-streams-per-connection" Int "0" supported "Maximum number of streams per HTTP/2 connection; 0: 100";
         "permit-address-sharing" Bool "false" ignored("SO_REUSEADDR is always set") "Set SO_REUSEADDR";

@@ -57,7 +57,7 @@ const ABSENT: &[&str] = &["ImagePolicyWebhook", "EventRateLimit"];
 
 /// `--enable-admission-plugins`, `--disable-admission-plugins` and the older `--admission-control`.
 #[derive(Clone, Debug)]
-pub struct AdmissionOptions {
+pub(crate) struct AdmissionOptions {
     on: Vec<&'static str>,
     /// The value of `--disable-admission-plugins`.
     disabled: Vec<String>,
@@ -78,7 +78,7 @@ fn known(flag: &str, names: &[String]) -> Result<(), UsageError> {
 
 impl AdmissionOptions {
     /// The enabled plugins, in call order.
-    pub fn on(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn on(&self) -> impl Iterator<Item = &'static str> {
         self.on.iter().copied()
     }
 

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 
 /// Aggregator flags.
 #[derive(Clone, Debug)]
-pub struct AggregatorOptions {
+pub(crate) struct AggregatorOptions {
     /// `--proxy-client-cert-file`, `--proxy-client-key-file`; absent for the generated pair.
     pub proxy_client: Option<(PathBuf, PathBuf)>,
     /// `--enable-aggregator-routing`.
     pub route_by_endpoint: bool,
     /// `--aggregator-reject-forwarding-redirect`.
     pub reject_redirects: bool,
+    /// `--aggregator-keep-discovery`.
+    pub keeps_discovery: bool,
     /// `--backend-socket-dirs`.
     pub socket_dirs: Vec<PathBuf>,
     /// `--backend-max-requests`; 0 for half of `--max-requests-inflight`.
@@ -46,6 +48,7 @@ impl AggregatorOptions {
             proxy_client: pair(values, "proxy-client-cert-file", "proxy-client-key-file")?,
             route_by_endpoint: values.bool("enable-aggregator-routing")?,
             reject_redirects: values.bool("aggregator-reject-forwarding-redirect")?,
+            keeps_discovery: values.bool("aggregator-keep-discovery")?,
             socket_dirs,
             max_requests: count(values, "backend-max-requests")?,
             max_watches: count(values, "backend-max-watches")?,

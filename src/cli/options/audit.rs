@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Audit flags.
 #[derive(Clone, Debug)]
-pub struct AuditOptions {
+pub(crate) struct AuditOptions {
     /// `--audit-policy-file`
     pub policy: Option<PathBuf>,
     /// `--audit-log-*`; absent without a path.
@@ -20,7 +20,7 @@ pub struct AuditOptions {
 
 /// The log backend.
 #[derive(Clone, Debug)]
-pub struct AuditLogOptions {
+pub(crate) struct AuditLogOptions {
     /// Where events are written.
     pub target: Target,
     /// Format of the lines.
@@ -33,7 +33,7 @@ pub struct AuditLogOptions {
 
 /// The webhook backend.
 #[derive(Clone, Debug)]
-pub struct AuditWebhookOptions {
+pub(crate) struct AuditWebhookOptions {
     /// The webhook's kubeconfig.
     pub config_file: PathBuf,
     /// Delay before the first retry.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Authentication flags.
 #[derive(Clone, Debug)]
-pub struct AuthenticationOptions {
+pub(crate) struct AuthenticationOptions {
     /// `--anonymous-auth`.
     pub anonymous: bool,
     /// `--client-ca-file`; absent for the generated CA.
@@ -33,7 +33,7 @@ pub struct AuthenticationOptions {
 
 /// `--oidc-*`.
 #[derive(Clone, Debug)]
-pub struct OidcOptions {
+pub(crate) struct OidcOptions {
     /// The provider, without its CA certificates.
     pub issuer: JwtIssuer,
     /// `--oidc-ca-file`.
@@ -42,7 +42,7 @@ pub struct OidcOptions {
 
 /// `--authentication-token-webhook-*`.
 #[derive(Clone, Debug)]
-pub struct TokenWebhookOptions {
+pub(crate) struct TokenWebhookOptions {
     /// Kubeconfig of the webhook.
     pub config_file: PathBuf,
     /// `v1` or `v1beta1`.
@@ -53,18 +53,16 @@ pub struct TokenWebhookOptions {
 
 /// `--requestheader-*`.
 #[derive(Clone, Debug)]
-pub struct RequestHeaderOptions {
+pub(crate) struct RequestHeaderOptions {
     /// CA bundle; absent for the generated CA.
     pub client_ca: Option<PathBuf>,
     /// Allowed common names; empty for any.
     pub allowed_names: Vec<String>,
     /// User name headers.
     pub username_headers: Vec<String>,
-    /// Uid headers.
     pub uid_headers: Vec<String>,
     /// Those that the flag names, which are published to extension servers: none by default, as upstream.
     pub published_uid_headers: Vec<String>,
-    /// Group headers.
     pub group_headers: Vec<String>,
     /// Prefixes of headers with extra user attributes.
     pub extra_prefixes: Vec<String>,
@@ -72,7 +70,7 @@ pub struct RequestHeaderOptions {
 
 /// `--service-account-*`.
 #[derive(Clone, Debug)]
-pub struct ServiceAccountOptions {
+pub(crate) struct ServiceAccountOptions {
     /// Accepted issuers; the first is used for new tokens.
     pub issuers: Vec<String>,
     /// Keys that verify tokens; if empty, the public half of the signing key does.

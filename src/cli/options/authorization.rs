@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Authorization flags.
 #[derive(Clone, Debug)]
-pub struct AuthorizationOptions {
+pub(crate) struct AuthorizationOptions {
     /// The authorizers in order; Node and RBAC by default. Read from `config`, if given, by `complete`.
     pub authorizers: Vec<AuthorizerConfig>,
     /// `--authorization-config`; reloaded while the server runs.
@@ -113,7 +113,7 @@ impl AuthorizationOptions {
     }
 
     /// True if every request is allowed.
-    pub fn allows_all(&self) -> bool {
+    pub(crate) fn allows_all(&self) -> bool {
         self.has(Mode::AlwaysAllow)
     }
 }

@@ -7,15 +7,17 @@ use std::time::Duration;
 
 /// Flags of the control loops.
 #[derive(Clone, Debug)]
-pub struct ControllerOptions {
+pub(crate) struct ControllerOptions {
     /// `--controllers`
     pub selection: Selection,
     /// `--root-ca-file`
     pub root_ca_file: Option<PathBuf>,
     /// `--cluster-signing-cert-file` and `--cluster-signing-key-file`
-    pub signing_ca: Option<(PathBuf, PathBuf)>,
+    pub(crate) signing_ca: Option<(PathBuf, PathBuf)>,
+    /// `--legacy-service-account-token-clean-up-period`
+    pub(crate) unused_tokens: Duration,
     /// `--cluster-signing-duration`
-    pub signing_duration: Duration,
+    pub(crate) signing_duration: Duration,
 }
 
 impl ControllerOptions {
@@ -30,8 +32,14 @@ impl ControllerOptions {
                 return Err(UsageError::new(message));
             }
         };
+        let period = "legacy-service-account-token-clean-up-period";
+        let unused_tokens = values.duration(period)?;
+        if unused_tokens.is_zero() {
+            return Err(UsageError::new(format!("--{period}: must be greater than 0")));
+        }
         Ok(Self {
             signing_ca,
+            unused_tokens,
             signing_duration: values.duration("cluster-signing-duration")?,
             selection: selection.map_err(|e| UsageError::new(format!("--controllers: {e}")))?,
             root_ca_file: file(values, "root-ca-file"),

@@ -12,7 +12,7 @@ const FLAG: &str = "feature-gates";
 
 /// Maturity of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// Off by default.
     Alpha,
     /// Usually on by default.
@@ -33,7 +33,7 @@ struct Gate {
 
 /// The gates that were given, by name.
 #[derive(Clone, Debug, Default)]
-pub struct FeatureGates(BTreeMap<String, bool>);
+pub(crate) struct FeatureGates(BTreeMap<String, bool>);
 
 fn gate(name: &str) -> Option<Gate> {
     let all: [(&[&str], Stage, bool, bool); 8] = [
@@ -53,7 +53,7 @@ fn gate(name: &str) -> Option<Gate> {
 
 impl FeatureGates {
     /// Whether the feature is enabled; `None` if there is no such gate.
-    pub fn enabled(&self, name: &str) -> Option<bool> {
+    pub(crate) fn enabled(&self, name: &str) -> Option<bool> {
         let gate = gate(name)?;
         let all = match gate.stage {
             Stage::Alpha => self.0.get("AllAlpha"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Generic flags.
 #[derive(Clone, Debug)]
-pub struct GenericOptions {
+pub(crate) struct GenericOptions {
     /// `--max-requests-inflight`; 0 for no limit.
     pub max_requests_in_flight: usize,
     /// `--max-mutating-requests-inflight`; 0 for no limit.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Kubelet flags.
 #[derive(Clone, Debug)]
-pub struct KubeletOptions {
+pub(crate) struct KubeletOptions {
     /// `--kubelet-certificate-authority`; if absent, kubelets are not verified.
     pub certificate_authority: Option<PathBuf>,
     /// `--kubelet-client-certificate` and `--kubelet-client-key`.

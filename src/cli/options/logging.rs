@@ -4,7 +4,7 @@ use super::{UsageError, Values};
 
 /// Log flags.
 #[derive(Clone, Debug)]
-pub struct LoggingOptions {
+pub(crate) struct LoggingOptions {
     /// `-v`.
     pub verbosity: i64,
     /// Log warnings and errors only, for `torana dev` without `-v`.
@@ -33,7 +33,7 @@ impl LoggingOptions {
     }
 
     /// The filter in the syntax of `tracing_subscriber::EnvFilter`. Dependencies log at debug level from verbosity 8.
-    pub fn filter(&self) -> String {
+    pub(crate) fn filter(&self) -> String {
         let level = |v: i64| match v {
             0 if self.only_warnings => "warn",
             ..=3 => "info",

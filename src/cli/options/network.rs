@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 /// Service network flags.
 #[derive(Clone, Debug)]
-pub struct NetworkOptions {
+pub(crate) struct NetworkOptions {
     /// `--service-cluster-ip-range`: one range, or one per address family; single-stack Services use the first.
     pub service_cidrs: Vec<Cidr>,
     /// `--service-node-port-range`.
@@ -17,7 +17,7 @@ pub struct NetworkOptions {
 
 /// An address range in CIDR notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
+pub(crate) struct Cidr {
     /// The network address: all host bits are zero.
     pub network: IpAddr,
     /// Length of the network prefix in bits.
@@ -26,7 +26,7 @@ pub struct Cidr {
 
 impl Cidr {
     /// The first address after the network address, which the `kubernetes` Service gets.
-    pub fn first_service_address(&self) -> IpAddr {
+    pub(crate) fn first_service_address(&self) -> IpAddr {
         match self.network {
             IpAddr::V4(v4) => IpAddr::from((u32::from(v4).wrapping_add(1)).to_be_bytes()),
             IpAddr::V6(v6) => IpAddr::from((u128::from(v6).wrapping_add(1)).to_be_bytes()),

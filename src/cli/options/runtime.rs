@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 const FLAG: &str = "runtime-config";
 
 /// Keys that stand for many versions, in order of precedence, lowest first.
-pub const WIDE_KEYS: [&str; 4] = ["api/all", "api/ga", "api/beta", "api/alpha"];
+pub(crate) const WIDE_KEYS: [&str; 4] = ["api/all", "api/ga", "api/beta", "api/alpha"];
 
 /// Enabled the versions before v1. Accepted and ignored, as upstream.
 const OBSOLETE_KEY: &str = "api/legacy";
@@ -25,7 +25,7 @@ fn canonical(key: &str) -> String {
 
 /// The pairs. If a key is repeated, the last value wins. A key without a value has an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuntimeConfig(pub BTreeMap<String, String>);
+pub(crate) struct RuntimeConfig(pub BTreeMap<String, String>);
 
 impl RuntimeConfig {
     pub(super) fn read(values: &Values) -> Result<Self, UsageError> {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Secure serving flags.
 #[derive(Clone, Debug)]
-pub struct ServingOptions {
+pub(crate) struct ServingOptions {
     /// `--bind-address`.
     pub bind_address: IpAddr,
     /// `--secure-port`; 0 picks a free one.
@@ -20,6 +20,8 @@ pub struct ServingOptions {
     pub external_hostname: Option<String>,
     /// `--tls-cert-file`, `--tls-private-key-file`.
     pub pair: Option<(PathBuf, PathBuf)>,
+    /// `--cert-dir`, if given: where the serving certificate is, unless `pair` names another.
+    pub cert_dir: Option<PathBuf>,
     /// `--tls-sni-cert-key`.
     pub sni: Vec<SniFiles>,
     /// TLS versions, ALPN, cipher suites.
@@ -36,7 +38,7 @@ pub struct ServingOptions {
 
 /// One value of `--tls-sni-cert-key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SniFiles {
+pub(crate) struct SniFiles {
     /// Certificate chain file.
     pub cert: PathBuf,
     /// Private key file.
@@ -65,6 +67,7 @@ impl ServingOptions {
             advertise_address: address(values, "advertise-address")?,
             external_hostname: values.some_text("external-hostname").map(str::to_owned),
             pair: pair(values, "tls-cert-file", "tls-private-key-file")?,
+            cert_dir: super::file(values, "cert-dir"),
             sni: values
                 .list("tls-sni-cert-key")
                 .iter()

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Storage flags.
 #[derive(Clone, Debug)]
-pub struct StorageOptions {
+pub(crate) struct StorageOptions {
     /// `--data-dir`.
     pub data_dir: PathBuf,
     /// `--etcd-compaction-interval`; zero disables compaction.
@@ -28,13 +28,15 @@ pub struct StorageOptions {
     pub cache_bytes: usize,
     /// `--max-watches`, `--max-watches-per-user`, `--watch-max-pinned-bytes`, `--watch-stall-timeout`.
     pub watches: WatchBounds,
+    /// `--share-trust`.
+    pub share_trust: bool,
     /// `--watch-cache-max-encoding-bytes`.
     pub encodings_bytes: usize,
 }
 
 /// `--etcd-*`.
 #[derive(Clone, Debug)]
-pub struct EtcdOptions {
+pub(crate) struct EtcdOptions {
     /// `--etcd-servers`; never empty.
     pub servers: Vec<String>,
     /// `--etcd-servers-overrides`: resources stored on other servers.
@@ -63,9 +65,6 @@ pub struct EtcdOptions {
 
 impl StorageOptions {
     pub(in crate::cli) fn read(values: &Values) -> Result<Self, UsageError> {
-        let data_dir = values
-            .some_text("data-dir")
-            .ok_or_else(|| UsageError::new("--data-dir can not be empty"))?;
         let encryption = file(values, "encryption-provider-config");
         let encryption_reload = values.bool("encryption-provider-config-automatic-reload")?;
         if encryption_reload && encryption.is_none() {
@@ -76,11 +75,12 @@ impl StorageOptions {
         Ok(Self {
             encryption,
             encryption_reload,
-            data_dir: data_dir.into(),
+            data_dir: data_dir(values)?,
             compaction_interval: values.duration("etcd-compaction-interval")?,
             event_ttl: values.duration("event-ttl")?,
             count_every: values.duration("etcd-count-metric-poll-period")?,
             etcd: EtcdOptions::read(values)?,
+            share_trust: values.bool("share-trust")?,
             cache_bytes: bytes(values, "watch-cache-max-bytes")?,
             watches: WatchBounds {
                 max_total: count(values, "max-watches")?,
@@ -93,12 +93,26 @@ impl StorageOptions {
     }
 
     /// Memory budget of all watch caches, in bytes.
-    pub fn cache_bytes(&self) -> usize {
+    pub(crate) fn cache_bytes(&self) -> usize {
         match self.cache_bytes {
             0 => available_memory().map_or(usize::MAX, |all| all / 2),
             said => said,
         }
     }
+}
+
+/// The data directory. Its default is below the working directory only if no other flag says where this server keeps things.
+fn data_dir(values: &Values) -> Result<PathBuf, UsageError> {
+    if !values.is_given("data-dir") {
+        if let Some(certificates) = file(values, "cert-dir") {
+            return Ok(certificates.join("torana"));
+        }
+        if !values.list("etcd-servers").is_empty() {
+            return Ok("/var/lib/torana".into());
+        }
+    }
+    let given = values.some_text("data-dir").map(PathBuf::from);
+    given.ok_or_else(|| UsageError::new("--data-dir can not be empty"))
 }
 
 fn bytes(values: &Values, flag: &'static str) -> Result<usize, UsageError> {

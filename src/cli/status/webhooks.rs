@@ -48,6 +48,15 @@ pub(super) fn table(document: &Value) -> String {
             reasons += &sanitize(&format!("{}: {why}", v.str_at(&["name"])));
             reasons += &sanitize(&format!("    {}", v.str_at(&["hint"])));
         }
+        if let Some(warning) = v.get("warning").as_str() {
+            reasons += &sanitize(warning);
+        }
+        for e in v.at(&["connection", "endpoints"]).items() {
+            if let Some(why) = e.get("lastFailure").as_str() {
+                let (address, state) = (e.str_at(&["address"]), e.str_at(&["state"]));
+                reasons += &sanitize(&format!("{}: {address} ({state}): {why}", v.str_at(&["name"])));
+            }
+        }
     }
     let separator = if reasons.is_empty() { "" } else { "\n" };
     format!("\n{}{separator}{reasons}", aligned(&rows))
@@ -63,7 +72,9 @@ mod tests {
         let document = json!({"time": "2026-01-02T10:01:00Z", "webhooks": [
             {"name": "a.x.io", "configuration": "c", "type": "Mutating", "failurePolicy": "Fail", "calls": 3, "refused": 1,
              "failedOpen": 0, "failedClosed": 2, "latency": {"p50": "1ms", "p99": "2ms"},
-             "failingSince": "2026-01-02T10:00:00Z", "message": "no\u{1b}[2J", "hint": "look"}]});
+             "failingSince": "2026-01-02T10:00:00Z", "message": "no\u{1b}[2J", "hint": "look",
+             "warning": "locks itself out", "connection": {"endpoints": [{"address": "10.0.0.1:443", "state": "Ejected", "lastFailure": "EOF"},
+                {"address": "10.0.0.2:443", "state": "Good"}]}}]});
         let text = table(&document);
         let lines: Vec<&str> = text.lines().collect();
         let cells: Vec<&str> = lines[2].split_whitespace().collect();
@@ -73,7 +84,15 @@ mod tests {
                 "a.x.io", "c", "Mutating", "Fail", "3", "1", "0", "2", "1ms", "2ms", "60s"
             ]
         );
-        assert_eq!(lines[4..], ["a.x.io: no\u{fffd}[2J", "    look"]);
+        assert_eq!(
+            lines[4..],
+            [
+                "a.x.io: no\u{fffd}[2J",
+                "    look",
+                "locks itself out",
+                "a.x.io: 10.0.0.1:443 (Ejected): EOF"
+            ]
+        );
         assert_eq!(table(&json!({})), "");
     }
 }

@@ -1,12 +1,63 @@
-//! What upstream's client says of a response that is an error (client-go `rest/request.go`, apimachinery
-//! `api/errors`).
+//! Responses of webhooks, received whole ([`Received`]), and what upstream's client says of one that is an error (client-go
+//! `rest/request.go`, apimachinery `api/errors`), or that breaks off.
 
+use super::CallError;
+use super::response::{ReadError, ResponseTurns};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::quote;
-use http::StatusCode;
+use crate::proxy::dial;
+use crate::request::body::BoxError;
+use bytes::Bytes;
+use http::{Response, StatusCode, header};
+use std::error::Error;
+use std::io;
+use std::time::Duration;
 
 /// Most bytes of a body that are shown.
 const SHOWN: usize = 2048;
+
+/// A response that was received whole.
+pub(super) struct Received {
+    pub status: StatusCode,
+    pub retry_after: Option<Duration>,
+    pub content_type: Option<String>,
+    pub body: Bytes,
+}
+
+impl Received {
+    /// Receives a response from `url` of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// [`CallError::TooLarge`], or a transport error with upstream's text.
+    pub(super) async fn read<B>(
+        response: Response<B>,
+        url: &str,
+        limit: usize,
+        turns: &ResponseTurns,
+    ) -> Result<Self, CallError>
+    where
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>>,
+    {
+        let (head, body) = response.into_parts();
+        let text = |name| Some(head.headers.get(name)?.to_str().ok()?.to_owned());
+        let (status, content_type) = (head.status, text(header::CONTENT_TYPE));
+        let seconds = text(header::RETRY_AFTER).and_then(|s| s.parse().ok());
+        let body = turns.read(body, limit).await;
+        let body = body.map_err(|e| match e {
+            ReadError::TooLarge => CallError::TooLarge(url.to_owned(), limit),
+            ReadError::Broken(e) => CallError::Transport(format!(
+                "unexpected error when reading response body. Please retry. Original error: {}",
+                broken_off(&*e.into())
+            )),
+        })?;
+        Ok(Self {
+            status,
+            retry_after: seconds.map(Duration::from_secs),
+            content_type,
+            body,
+        })
+    }
+}
 
 /// The text for an error response.
 pub(super) fn error_text(status: StatusCode, content_type: Option<&str>, body: &[u8]) -> String {
@@ -49,6 +100,23 @@ pub(super) fn error_text(status: StatusCode, content_type: Option<&str>, body: &
         code => return format!("the server responded with the status code {code} but did not return more information"),
     };
     fixed.to_owned()
+}
+
+/// Why a body ended before its end, in Go's wording.
+fn broken_off(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(e) = cause.downcast_ref::<io::Error>() {
+            return match e.kind() {
+                io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),
+                _ => dial::system_error("read", e),
+            };
+        }
+        text = cause.to_string();
+        next = cause.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@
 //! ```
 
 use super::CallError;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// Failures that took at least this long count.
 const SLOW: Duration = Duration::from_secs(1);
@@ -37,14 +38,22 @@ pub(super) struct Entered<'c>(&'c Circuit);
 
 impl Circuit {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
+    }
+
+    /// How long calls go on failing at once; `None` if they are made.
+    pub(crate) fn open_for(&self) -> Option<Duration> {
+        let (until, _) = self.lock().open.clone()?;
+        until
+            .checked_duration_since(Instant::now())
+            .filter(|left| !left.is_zero())
     }
 
     /// Lets a call of at most `timeout` through.
     ///
     /// # Errors
     /// The last failure, while the circuit is open.
-    pub fn enter(&self, timeout: Duration) -> Result<Entered<'_>, CallError> {
+    pub(crate) fn enter(&self, timeout: Duration) -> Result<Entered<'_>, CallError> {
         let mut state = self.lock();
         if let Some((until, why)) = &mut state.open {
             let now = Instant::now();
@@ -60,7 +69,7 @@ impl Circuit {
 
 impl Entered<'_> {
     /// Records how the call ended.
-    pub fn record(self, took: Duration, failure: Option<&CallError>) {
+    pub(crate) fn record(self, took: Duration, failure: Option<&CallError>) {
         let mut state = self.0.lock();
         let slow = failure.filter(|why| took >= SLOW && matches!(why, CallError::Transport(_) | CallError::Timeout(_)));
         let Some(why) = slow else {
@@ -100,6 +109,7 @@ mod tests {
         for pause in [1, 2, 4, 8, 15, 15] {
             tokio::time::advance(Duration::from_secs(pause) - Duration::from_millis(1)).await;
             assert_eq!(circuit.enter(TIMEOUT).err(), Some(failure()), "still open");
+            assert_eq!(circuit.open_for(), Some(Duration::from_millis(1)));
             tokio::time::advance(Duration::from_millis(2)).await;
             let probe = circuit.enter(TIMEOUT).unwrap();
             assert!(circuit.enter(TIMEOUT).is_err(), "one call is tried, others still fail");

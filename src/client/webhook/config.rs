@@ -11,7 +11,7 @@ const DEFAULT_PORT: u16 = 443;
 
 /// Where a webhook is, and which certificate authorities vouch for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct WebhookConfig {
+pub(crate) struct WebhookConfig {
     /// The server.
     pub target: Target,
     /// CA certificates in PEM; empty for those of the system.
@@ -20,7 +20,7 @@ pub struct WebhookConfig {
 
 /// The server of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub(crate) enum Target {
     /// A URL, which is called directly.
     Url(http::Uri),
     /// A Service, whose address is looked up for each connection.
@@ -41,7 +41,7 @@ impl WebhookConfig {
     ///
     /// # Errors
     /// What is wrong with one that was stored without validation.
-    pub fn parse(config: &Value) -> Result<Self, String> {
+    pub(crate) fn parse(config: &Value) -> Result<Self, String> {
         let target = match (config.get("url").as_str(), config.get("service")) {
             (Some(url), _) => {
                 let uri: http::Uri = url.parse().map_err(|e| format!("parse {url:?}: {e}"))?;
@@ -77,7 +77,7 @@ impl WebhookConfig {
 
 impl Target {
     /// The host that the certificate must be valid for.
-    pub fn host(&self) -> String {
+    pub(crate) fn host(&self) -> String {
         match self {
             Self::Url(uri) => {
                 let host = uri.host().unwrap_or_default();
@@ -88,7 +88,7 @@ impl Target {
     }
 
     /// `host:port`, without the port if the URL has none.
-    pub fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         match self {
             Self::Url(uri) => uri.authority().map_or_else(String::new, |a| a.as_str().to_owned()),
             Self::Service { port, .. } => format!("{}:{port}", self.host()),
@@ -96,26 +96,30 @@ impl Target {
     }
 
     /// `host:port`, as the users of a kubeconfig are named.
-    pub fn host_and_port(&self) -> String {
+    pub(crate) fn host_and_port(&self) -> String {
         match self {
             Self::Url(uri) if uri.port().is_none() => format!("{}:{DEFAULT_PORT}", self.authority()),
             _ => self.authority(),
         }
     }
 
-    /// The URL that is called, without the query.
-    pub fn url(&self) -> String {
+    /// The path that is called, without the query.
+    pub(crate) fn path(&self) -> String {
         let path = match self {
             Self::Url(uri) => uri.path(),
             Self::Service { path, .. } => path,
         };
-        let path = path.strip_prefix('/').unwrap_or(path);
-        format!("https://{}/{path}", self.authority())
+        format!("/{}", path.strip_prefix('/').unwrap_or(path))
+    }
+
+    /// The URL that is called, without the query.
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}{}", self.authority(), self.path())
     }
 }
 
 /// Validates a `clientConfig`: exactly one of a URL and a Service.
-pub fn validate(out: &mut ErrorList, config: &Value, at: &FieldPath) {
+pub(crate) fn validate(out: &mut ErrorList, config: &Value, at: &FieldPath) {
     let (url, service) = (config.get("url").as_str(), config.get("service"));
     match (url, service.is_null()) {
         (None, true) | (Some(_), false) => {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The users of a kubeconfig. The default value has none: the server stays anonymous.
 #[derive(Default)]
-pub struct Identities {
+pub(crate) struct Identities {
     users: Vec<(String, Arc<Identity>)>,
     /// The user of the current context.
     current: Option<Arc<Identity>>,
@@ -22,7 +22,7 @@ pub struct Identities {
 
 /// What one user presents.
 #[derive(Default)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// The client certificate.
     pub certificate: Option<Arc<CertifiedKey>>,
     /// The `Authorization` header.
@@ -34,7 +34,7 @@ impl Identities {
     ///
     /// # Errors
     /// A one-line message with the file and the user at fault.
-    pub fn read(file: &Path, provider: &CryptoProvider) -> Result<Self, String> {
+    pub(crate) fn read(file: &Path, provider: &CryptoProvider) -> Result<Self, String> {
         let about = |e: String| format!("kubeconfig {}: {e}", file.display());
         let text = std::fs::read(file).map_err(|e| about(e.to_string()))?;
         let document = yaml::decode(&text).map_err(|e| about(e.to_string()))?;
@@ -47,7 +47,8 @@ impl Identities {
         for entry in document.get("users").items() {
             let name = entry.str_at(&["name"]);
             let about = |e: String| format!("users: {name:?}: {e}");
-            let credentials = kubeconfig::user_credentials(entry.get("user"), base).map_err(about)?;
+            let credentials =
+                kubeconfig::user_credentials(entry.get("user"), base).map_err(|e| about(e.to_string()))?;
             let identity = Identity::new(&credentials, provider).map_err(about)?;
             users.push((name.to_owned(), Arc::new(identity)));
         }
@@ -63,7 +64,7 @@ impl Identities {
 
     /// The user for a webhook at `host:port`: the one of that name, the one with the longest wildcard, the same without the
     /// port if that is 443, the user `*`, the user of the current context.
-    pub fn of(&self, authority: &str) -> Option<&Arc<Identity>> {
+    pub(crate) fn of(&self, authority: &str) -> Option<&Arc<Identity>> {
         self.named(authority)
             .or_else(|| self.named(authority.strip_suffix(":443")?))
             .or_else(|| self.exactly("*"))

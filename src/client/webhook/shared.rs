@@ -2,10 +2,12 @@
 
 use super::{Limits, Webhook, WebhookConfig, Webhooks};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use crate::sync::Mutex;
 
 /// Webhooks in use, by their `clientConfig`. A webhook ends with its last user.
-pub struct SharedWebhooks {
+pub(crate) struct SharedWebhooks {
     webhooks: Webhooks,
     limits: Limits,
     known: Mutex<HashMap<WebhookConfig, Weak<Webhook>>>,
@@ -13,7 +15,7 @@ pub struct SharedWebhooks {
 
 impl SharedWebhooks {
     /// No webhooks yet; each will have these limits.
-    pub fn new(webhooks: Webhooks, limits: Limits) -> Self {
+    pub(crate) fn new(webhooks: Webhooks, limits: Limits) -> Self {
         Self {
             webhooks,
             limits,
@@ -25,8 +27,8 @@ impl SharedWebhooks {
     ///
     /// # Errors
     /// Upstream's text, if the CA bundle cannot be used.
-    pub fn get(&self, config: &WebhookConfig) -> Result<Arc<Webhook>, String> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn get(&self, config: &WebhookConfig) -> Result<Arc<Webhook>, String> {
+        let mut known = self.known.lock();
         if let Some(webhook) = known.get(config).and_then(Weak::upgrade) {
             return Ok(webhook);
         }
@@ -53,6 +55,6 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &shared.get(&config("https://x.io/a")).unwrap()));
         drop(first);
         let _other = shared.get(&config("https://x.io/b")).unwrap();
-        assert_eq!(shared.known.lock().unwrap().len(), 1, "unused ones are forgotten");
+        assert_eq!(shared.known.lock().len(), 1, "unused ones are forgotten");
     }
 }

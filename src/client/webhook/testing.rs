@@ -3,6 +3,8 @@
 use super::{ResolveService, Webhooks};
 use crate::proxy::outbound::Outbound;
 use crate::proxy::tls::TlsBuilder;
+use crate::request::Handler;
+use crate::tasks::TaskGroup;
 use base64::Engine as _;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -15,8 +17,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use tokio::net::TcpListener;
 
 /// A running webhook; it ends with the test's runtime.
@@ -35,7 +37,7 @@ fn provider() -> Arc<CryptoProvider> {
 
 impl FakeWebhook {
     /// Starts a webhook for these host names that responds with `respond`.
-    pub async fn start<F, R>(names: &[&str], respond: F) -> Self
+    pub(crate) async fn start<F, R>(names: &[&str], respond: F) -> Self
     where
         F: Fn(Request<Bytes>) -> R + Clone + Send + Sync + 'static,
         R: Future<Output = Response<Bytes>> + Send + 'static,
@@ -82,25 +84,42 @@ impl FakeWebhook {
     }
 
     /// The number of connections accepted so far.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 }
 
-/// Resolves every Service to the given addresses.
-pub(crate) struct Fixed(pub Result<Vec<Arc<str>>, String>);
+/// Resolves every Service to the given addresses, except that of this server.
+pub(crate) struct Fixed(pub Result<Arc<[Arc<str>]>, String>, Option<Weak<dyn Handler>>);
 
 impl ResolveService for Fixed {
-    fn addresses(&self, _: &str, _: &str, _: u16) -> Result<Vec<Arc<str>>, String> {
+    fn addresses(&self, _: &str, _: &str, _: u16) -> Result<Arc<[Arc<str>]>, String> {
         self.0.clone()
+    }
+
+    fn own_server(&self) -> Option<Arc<dyn Handler>> {
+        self.1.as_ref()?.upgrade()
     }
 }
 
 /// Webhooks whose Services resolve to these addresses.
 pub(crate) fn webhooks(services: Result<Vec<Arc<str>>, String>) -> Webhooks {
+    resolved_by(Fixed(services.map(Into::into), None))
+}
+
+/// Webhooks of which some are this server, which ends when the caller drops it.
+pub(crate) fn webhooks_of(server: &Arc<dyn Handler>) -> Webhooks {
+    resolved_by(Fixed(Err("no such Service".to_owned()), Some(Arc::downgrade(server))))
+}
+
+fn resolved_by(services: Fixed) -> Webhooks {
+    let tasks = TaskGroup::new("test");
+    // It outlives the webhooks, as in the gateway. The test's runtime ends its tasks.
+    std::mem::forget(tasks.clone());
     Webhooks::new(
         TlsBuilder::new(provider()),
         Outbound::direct(),
-        Arc::new(Fixed(services)),
+        Arc::new(services),
+        tasks,
     )
 }

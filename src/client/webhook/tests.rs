@@ -1,9 +1,11 @@
 use super::testing::{FakeWebhook, webhooks};
 use super::*;
 use crate::json;
-use http::Response;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::Mutex;
+use base64::Engine as _;
+use http::{Request, Response};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const LIMITS: Limits = Limits { calls: 4, waiting: 4 };
 
@@ -38,7 +40,7 @@ async fn calls_share_a_connection_and_carry_upstreams_headers() {
     let record = seen.clone();
     let fake = FakeWebhook::start(&["127.0.0.1"], move |req: Request<Bytes>| {
         let header = |name: &str| req.headers()[name].to_str().unwrap().to_owned();
-        record.lock().unwrap().push(format!(
+        record.lock().push(format!(
             "{} {} {} {} {}",
             req.method(),
             req.uri(),
@@ -56,7 +58,7 @@ async fn calls_share_a_connection_and_carry_upstreams_headers() {
     }
     assert_eq!(fake.connections(), 1);
     assert_eq!(
-        seen.lock().unwrap()[0],
+        seen.lock()[0],
         "POST /convert?timeout=10s application/json application/json, */* kube-apiserver-admission"
     );
 }
@@ -66,7 +68,7 @@ async fn a_service_is_resolved_and_its_certificate_verified_for_its_cluster_name
     let host: Arc<Mutex<String>> = Arc::default();
     let record = host.clone();
     let answer = move |req: Request<Bytes>| {
-        *record.lock().unwrap() = req.headers()["host"].to_str().unwrap().to_owned();
+        *record.lock() = req.headers()["host"].to_str().unwrap().to_owned();
         async { Response::new(Bytes::from_static(b"ok")) }
     };
     let fake = FakeWebhook::start(&["s.n.svc"], answer).await;
@@ -74,11 +76,11 @@ async fn a_service_is_resolved_and_its_certificate_verified_for_its_cluster_name
         .unwrap()
         .local_addr()
         .unwrap();
-    // The first address refuses connections.
+    // One address refuses connections.
     let addresses = [dead, fake.address].map(|a| a.to_string().into()).to_vec();
     let webhook = webhooks(Ok(addresses)).connect(&service(&fake), LIMITS).unwrap();
     assert_eq!(webhook.post(soon()).await.unwrap(), "ok");
-    assert_eq!(*host.lock().unwrap(), "s.n.svc:443");
+    assert_eq!(*host.lock(), "s.n.svc:443");
 
     let other = FakeWebhook::start(&["other.n.svc"], |_| async { Response::new(Bytes::new()) }).await;
     let address = other.address.to_string().into();
@@ -88,6 +90,76 @@ async fn a_service_is_resolved_and_its_certificate_verified_for_its_cluster_name
         "Post \"https://s.n.svc:443/convert?timeout=10s\": tls: failed to verify certificate: x509: certificate is \
          valid for other.n.svc, not s.n.svc"
     );
+}
+
+/// A Service whose certificates all of these webhooks have.
+fn service_of(endpoints: [&FakeWebhook; 2]) -> Webhook {
+    let decode = |bundle: &str| base64::engine::general_purpose::STANDARD.decode(bundle).unwrap();
+    let bundles: Vec<u8> = endpoints.iter().flat_map(|e| decode(&e.ca_bundle)).collect();
+    let config = WebhookConfig {
+        ca_bundle: bundles.into(),
+        ..service(endpoints[0])
+    };
+    let addresses = endpoints.map(|e| e.address.to_string().into()).to_vec();
+    webhooks(Ok(addresses)).connect(&config, LIMITS).unwrap()
+}
+
+#[tokio::test]
+async fn calls_are_spread_over_the_endpoints_of_a_service() {
+    let ok = |_| async { Response::new(Bytes::from_static(b"ok")) };
+    let endpoints = [
+        FakeWebhook::start(&["s.n.svc"], ok).await,
+        FakeWebhook::start(&["s.n.svc"], ok).await,
+    ];
+    let webhook = service_of([&endpoints[0], &endpoints[1]]);
+    for _ in 0..40 {
+        assert_eq!(webhook.post(soon()).await.unwrap(), "ok");
+    }
+    assert!(
+        endpoints.iter().all(|e| e.connections() == 1),
+        "each is called on one connection"
+    );
+}
+
+#[tokio::test]
+async fn an_endpoint_that_hangs_is_left_alone_until_it_answers_a_probe() {
+    let alive = FakeWebhook::start(&["s.n.svc"], |_| async { Response::new(Bytes::from_static(b"ok")) }).await;
+    let hangs = Arc::new(AtomicBool::new(true));
+    let still = hangs.clone();
+    let hung = FakeWebhook::start(&["s.n.svc"], move |_| {
+        let hangs = still.load(Ordering::Relaxed);
+        async move {
+            match hangs {
+                true => std::future::pending().await,
+                false => Response::new(Bytes::from_static(b"back")),
+            }
+        }
+    })
+    .await;
+    let webhook = service_of([&alive, &hung]);
+    let mut failed = 0;
+    while failed < 3 {
+        let called = webhook.post(call(Duration::from_millis(100))).await;
+        failed += usize::from(called.is_err());
+    }
+    for _ in 0..30 {
+        assert_eq!(webhook.post(soon()).await.unwrap(), "ok");
+    }
+    let state = |address: &SocketAddr| {
+        let status = webhook.status();
+        let all = status.get("endpoints").items();
+        let found = all.iter().find(|e| e.str_at(&["address"]) == address.to_string());
+        found.unwrap().str_at(&["state"]).to_owned()
+    };
+    assert_eq!(state(&alive.address), "Good");
+    assert_ne!(state(&hung.address), "Good");
+    hangs.store(false, Ordering::Relaxed);
+    // The probe goes out when a call would have gone there, once a second has passed.
+    let limit = Instant::now() + Duration::from_secs(60);
+    while webhook.post(soon()).await.unwrap() != "back" {
+        assert!(Instant::now() < limit, "it is not called again");
+    }
+    assert_eq!(state(&hung.address), "Good");
 }
 
 #[tokio::test]

@@ -1,15 +1,12 @@
-//! Deletes requests that are done with (`certificates/cleaner`). Upstream looks at all of them every hour; here each is
-//! looked at when its time has come.
+//! Deletes requests that are done with (`certificates/cleaner`).
 
-use super::{GROUP, path};
+use super::GROUP;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
-use crate::client::Change;
-use crate::controllers::loopback::{Failure, found};
-use crate::controllers::term::{Term, until};
-use crate::json;
+use crate::controllers::expiry::{self, Expiring, Loop};
+use crate::controllers::term::Term;
 use crate::storage::Entry;
 use ::time::OffsetDateTime;
 use base64::Engine as _;
@@ -17,7 +14,6 @@ use base64::engine::general_purpose::STANDARD;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-const QUEUE: &str = "certificate_cleaner";
 /// How long a request is kept that was decided and answered.
 const ANSWERED: Duration = Duration::from_secs(3600);
 /// How long one is kept that waits for a decision or an answer.
@@ -80,48 +76,32 @@ fn end_of(certificate: &str) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp(parsed.validity().not_after.timestamp()).ok()
 }
 
+impl Expiring for Request {
+    fn expires(&self) -> Option<OffsetDateTime> {
+        self.expires
+    }
+
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+}
+
 /// Starts the loop.
-pub fn start(term: &Term) {
-    let queue = term.queue::<Str>(QUEUE);
-    let changed = queue.clone();
-    let requests = term.inform((GROUP, "certificatesigningrequests"), Request::from_entry, |requests| {
-        requests.subscribe(move |change: &Change<'_, Request>| {
-            if let Some(at) = change.new.and_then(|r| r.expires) {
-                changed.add_after(change.key.into(), until(at));
-            }
-        });
-    });
-    let Some(requests) = requests else { return };
-    let api = term.client("certificate-controller");
-    let later = queue.clone();
-    term.process(QUEUE, &queue, 1, move |name: Str| {
-        let (api, requests, later) = (api.clone(), requests.clone(), later.clone());
-        async move {
-            let Some(request) = requests.get(&name) else {
-                return Ok::<_, Failure>(());
-            };
-            let Some(at) = request.expires else { return Ok(()) };
-            // It may have been decided since.
-            match until(at) {
-                Duration::ZERO => {}
-                rest => {
-                    later.add_after(name.clone(), rest);
-                    return Ok(());
-                }
-            }
-            let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions",
-                "preconditions": {"uid": (request.uid.as_str())}});
-            match found(api.delete(path(&name), &options).await.map(|()| Value::Null)) {
-                Err(e) if e.code == 409 => Ok(()),
-                other => other.map(drop),
-            }
-        }
-    });
+pub(crate) fn start(term: &Term) {
+    let requests = Loop {
+        queue: "certificate_cleaner",
+        group: GROUP,
+        resource: "certificatesigningrequests",
+        service_account: "certificate-controller",
+        policy: "Background",
+    };
+    expiry::start(term, requests, Request::from_entry);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json;
 
     #[test]
     fn requests_are_kept_while_somebody_may_need_them() {

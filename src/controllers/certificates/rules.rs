@@ -5,19 +5,19 @@ use crate::apimachinery::value::{Str, Value};
 use crate::x509::{AlternativeName, CertificateRequest};
 use std::collections::BTreeSet;
 
-pub const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-pub const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-pub const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
-pub const LEGACY: &str = "kubernetes.io/legacy-unknown";
+pub(crate) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+pub(crate) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+pub(crate) const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
+pub(crate) const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
 /// `spec.usages`
-pub fn usages(request: &Value) -> Vec<Str> {
+pub(crate) fn usages(request: &Value) -> Vec<Str> {
     let all = request.at(&["spec", "usages"]).items().iter();
     all.filter_map(Value::as_str).map(Str::from).collect()
 }
 
 /// Checks a request for a signer.
-pub fn check(signer: &str, request: &CertificateRequest, usages: &[Str]) -> Result<(), String> {
+pub(crate) fn check(signer: &str, request: &CertificateRequest, usages: &[Str]) -> Result<(), String> {
     match signer {
         KUBELET_CLIENT => kubelet_client(request, usages),
         KUBELET_SERVING => kubelet_serving(request, usages),
@@ -122,7 +122,7 @@ mod tests {
             [] => Vec::new(),
             _ => crate::x509::testing::extension_request(&[(NAMES, &crate::x509::testing::tlv(0x30, &all))]),
         };
-        let pem = crate::x509::testing::pem("CERTIFICATE REQUEST", &request(&subject, &attributes));
+        let pem = crate::x509::pem::encode("CERTIFICATE REQUEST", &request(&subject, &attributes));
         CertificateRequest::from_pem(pem.as_bytes()).expect("it is well-formed")
     }
 

@@ -100,11 +100,16 @@ impl Collector {
         let owner = match self.objects.of_kind(reference.group(), &reference.kind) {
             Some(of) => {
                 let Some(key) = owner_key(of.resource.namespaced, node, reference) else {
+                    self.report_misplaced(reference, node, &of).await;
                     return Ok(Standing::Invalid);
                 };
                 let live = of.storage.get(&key, MinRevision::Latest).await;
                 let live = live.map_err(|e| Error::Storage(format!("{e:?}")))?;
-                live.map(|entry| Tracked::from_entry(&entry))
+                let live = live.map(|entry| Tracked::from_entry(&entry));
+                if of.resource.namespaced && live.as_ref().is_none_or(|owner| owner.uid != reference.uid) {
+                    self.report_misplaced(reference, node, &of).await;
+                }
+                live
             }
             None => match self.remote_owner(reference, node).await? {
                 Ok(live) => live.map(|v| Tracked::from_value(&v, Revision(0))),

@@ -15,7 +15,7 @@ const MAX_FOUND: usize = 16;
 
 /// What has to be looked at after a change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Item {
+pub(crate) enum Item {
     /// An object with owners: does one of them still exist?
     Object(Uid),
     /// An owner that is gone, or waits for its dependents.
@@ -26,7 +26,7 @@ pub enum Item {
 
 /// An object in the graph. `K` identifies its resource.
 #[derive(Clone, Debug)]
-pub struct Node<K> {
+pub(crate) struct Node<K> {
     pub resource: K,
     /// `<namespace>/<name>` or `<name>`.
     pub key: Arc<str>,
@@ -36,7 +36,7 @@ pub struct Node<K> {
 /// Where a reference looks for its owner. The UID alone is not enough: a reference with the right UID and another name
 /// refers to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Coordinates {
+pub(crate) struct Coordinates {
     pub group: Str,
     pub kind: Str,
     /// The namespace of the dependent.
@@ -57,7 +57,7 @@ struct Owner {
 
 /// The graph.
 #[derive(Debug)]
-pub struct Graph<K> {
+pub(crate) struct Graph<K> {
     nodes: HashMap<Uid, Node<K>>,
     owners: HashMap<Uid, Owner>,
 }
@@ -72,7 +72,7 @@ impl<K> Default for Graph<K> {
 }
 
 impl Coordinates {
-    pub fn of(reference: &OwnerReference, key: &str) -> Self {
+    pub(crate) fn of(reference: &OwnerReference, key: &str) -> Self {
         Self {
             group: reference.group().into(),
             kind: reference.kind.clone(),
@@ -84,7 +84,7 @@ impl Coordinates {
 
 impl<K: Clone> Graph<K> {
     /// Follows a change of one object. Returns what has to be looked at.
-    pub fn change(
+    pub(crate) fn change(
         &mut self,
         resource: &K,
         key: &str,
@@ -185,12 +185,12 @@ impl<K: Clone> Graph<K> {
     }
 
     /// An object that has owners or is deleted after its dependents.
-    pub fn node(&self, uid: &Uid) -> Option<&Node<K>> {
+    pub(crate) fn node(&self, uid: &Uid) -> Option<&Node<K>> {
         self.nodes.get(uid)
     }
 
     /// Up to `n` dependents of an owner that follow `after` in the order of UIDs.
-    pub fn dependents_after(&self, owner: &Uid, after: Option<&Uid>, n: usize) -> Vec<Uid> {
+    pub(crate) fn dependents_after(&self, owner: &Uid, after: Option<&Uid>, n: usize) -> Vec<Uid> {
         let Some(owner) = self.owners.get(owner) else {
             return Vec::new();
         };
@@ -199,22 +199,22 @@ impl<K: Clone> Graph<K> {
         rest.take(n).map(|(uid, _)| uid.clone()).collect()
     }
 
-    pub fn has_dependents(&self, owner: &Uid) -> bool {
+    pub(crate) fn has_dependents(&self, owner: &Uid) -> bool {
         self.owners.contains_key(owner)
     }
 
     /// Whether a dependent blocks the foreground deletion of the owner.
-    pub fn is_blocked(&self, owner: &Uid) -> bool {
+    pub(crate) fn is_blocked(&self, owner: &Uid) -> bool {
         self.owners.get(owner).is_some_and(|o| o.blocking > 0)
     }
 
     /// Whether the owner was deleted while it had dependents.
-    pub fn is_gone(&self, owner: &Uid) -> bool {
+    pub(crate) fn is_gone(&self, owner: &Uid) -> bool {
         self.owners.get(owner).is_some_and(|o| o.gone)
     }
 
     /// Remembers where an owner was found, so that further dependents need no read.
-    pub fn confirm(&mut self, owner: &Uid, at: Coordinates) {
+    pub(crate) fn confirm(&mut self, owner: &Uid, at: Coordinates) {
         if let Some(owner) = self.owners.get_mut(owner)
             && !owner.gone
             && owner.found.len() < MAX_FOUND

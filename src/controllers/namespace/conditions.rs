@@ -6,7 +6,7 @@ use crate::apimachinery::value::Value;
 use std::collections::BTreeMap;
 
 /// Sets all conditions.
-pub fn report(namespace: &mut Value, progress: &Progress, now: &str) {
+pub(crate) fn report(namespace: &mut Value, progress: &Progress, now: &str) {
     let bad = |reason: &'static str, message: String| ("True", reason, message);
     let good = |reason: &'static str, message: &str| ("False", reason, message.to_owned());
     let conditions = [

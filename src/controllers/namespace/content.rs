@@ -21,7 +21,7 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 
 /// What one pass has found.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// Number of group versions that could not be discovered, and why.
     pub discovery: Option<(usize, String)>,
     /// Why resources could not be deleted.
@@ -45,7 +45,12 @@ struct Left {
 }
 
 /// Deletes all objects of these resources.
-pub async fn delete_all(api: &Loopback, namespace: &Value, resources: &[&ServedResource], progress: &mut Progress) {
+pub(crate) async fn delete_all(
+    api: &Loopback,
+    namespace: &Value,
+    resources: &[&ServedResource],
+    progress: &mut Progress,
+) {
     let pending = resources
         .iter()
         .map(|resource| async move { (*resource, delete(api, namespace, resource).await) });

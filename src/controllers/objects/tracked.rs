@@ -8,16 +8,16 @@ use crate::storage::{Entry, Revision};
 use std::sync::{Arc, LazyLock};
 
 /// The finalizer of an object that waits for its dependents to be deleted.
-pub const FOREGROUND: &str = "foregroundDeletion";
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents are to lose their reference to it.
-pub const ORPHAN: &str = "orphan";
+pub(crate) const ORPHAN: &str = "orphan";
 
 /// An object's UID.
-pub type Uid = Arc<str>;
+pub(crate) type Uid = Arc<str>;
 
 /// The metadata that the loops react to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tracked {
+pub(crate) struct Tracked {
     pub uid: Uid,
     pub revision: Revision,
     pub owners: Box<[OwnerReference]>,
@@ -31,7 +31,7 @@ pub struct Tracked {
 
 /// An element of `metadata.ownerReferences`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnerReference {
+pub(crate) struct OwnerReference {
     pub uid: Uid,
     pub api_version: Str,
     pub kind: Str,
@@ -55,7 +55,7 @@ impl OwnerReference {
         }
     }
 
-    pub fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         let mut v = json!({"apiVersion": (self.api_version.as_str()), "kind": (self.kind.as_str()),
             "name": (self.name.as_str()), "uid": (&*self.uid)});
         for (key, flag) in [("controller", self.controller), ("blockOwnerDeletion", self.blocks)] {
@@ -67,22 +67,22 @@ impl OwnerReference {
     }
 
     /// Whether the owner's foreground deletion waits for the object.
-    pub fn is_blocking(&self) -> bool {
+    pub(crate) fn is_blocking(&self) -> bool {
         self.blocks == Some(true)
     }
 
     /// The group of the owner's kind.
-    pub fn group(&self) -> &str {
+    pub(crate) fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 }
 
 impl Tracked {
-    pub fn from_entry(entry: &Entry) -> Self {
+    pub(crate) fn from_entry(entry: &Entry) -> Self {
         Self::from_value(&entry.decode_parts(&PARTS), entry.revision)
     }
 
-    pub fn from_value(object: &Value, revision: Revision) -> Self {
+    pub(crate) fn from_value(object: &Value, revision: Revision) -> Self {
         let finalizers = object.finalizers();
         let owners = object.at(&["metadata", "ownerReferences"]).items().iter();
         Self {
@@ -96,17 +96,17 @@ impl Tracked {
     }
 
     /// Being deleted, after its dependents.
-    pub fn waits_for_dependents(&self) -> bool {
+    pub(crate) fn waits_for_dependents(&self) -> bool {
         self.deleting && self.foreground
     }
 
     /// Being deleted, after its dependents have lost their references.
-    pub fn waits_for_orphans(&self) -> bool {
+    pub(crate) fn waits_for_orphans(&self) -> bool {
         self.deleting && self.orphans
     }
 
     /// Whether the graph has to know the object as a node.
-    pub fn is_node(&self) -> bool {
+    pub(crate) fn is_node(&self) -> bool {
         !self.owners.is_empty() || self.waits_for_dependents() || self.waits_for_orphans()
     }
 }

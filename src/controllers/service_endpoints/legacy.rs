@@ -24,15 +24,15 @@ const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
 /// What the loops keep of an Endpoints object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub(crate) struct Known {
     /// It records a leader, and has no Service.
-    pub leader: bool,
+    pub(crate) leader: bool,
     /// Users ask for no EndpointSlices of it.
-    pub skipped: bool,
+    pub(crate) skipped: bool,
 }
 
 impl Known {
-    pub fn from_entry(entry: &Entry) -> Self {
+    pub(crate) fn from_entry(entry: &Entry) -> Self {
         static PARTS: LazyLock<Mask> = LazyLock::new(|| {
             let mut mask = Mask::Members(Vec::new());
             mask.include(&["metadata".into(), "annotations".into(), LEADER.into()]);
@@ -56,7 +56,7 @@ struct Endpoints {
 }
 
 /// Starts the loop.
-pub fn start(term: &Term) {
+pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Str>(QUEUE);
     let changed = queue.clone();
     let known = term.inform(("", "endpoints"), Known::from_entry, |known| {
@@ -173,7 +173,8 @@ fn subsets(service: &Service, namespace: &str, pods: &[Arc<Pod>]) -> Vec<Subset>
             all.push(Subset { ready, unready, ports });
         }
     }
-    repack(&all)
+    // Truncation leaves fewer addresses than fit.
+    repack(&all).subsets
 }
 
 /// The object as it should be; `None` if it is.
@@ -183,8 +184,12 @@ fn corrected(service: &Service, namespace: &str, pods: &[Arc<Pod>], live: Option
         let current: Vec<Subset> = live.get("subsets").items().iter().map(Subset::from_value).collect();
         let count: usize = current.iter().map(|s| s.ready.len() + s.unready.len()).sum();
         let marked = live.annotation(OVER_CAPACITY).is_some();
-        let same = versionless(repack(&current)) == wanted && count <= super::subsets::MAX && !marked;
-        if same && are_correct(live.at(&["metadata", "labels"]), service.labels()) {
+        let same = || versionless(repack(&current).subsets) == wanted;
+        if count <= super::subsets::MAX
+            && !marked
+            && same()
+            && are_correct(live.at(&["metadata", "labels"]), service.labels())
+        {
             return None;
         }
     }

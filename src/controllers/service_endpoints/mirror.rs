@@ -39,7 +39,7 @@ struct Mirror {
 }
 
 /// Starts the loop.
-pub fn start(term: &Term) {
+pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Str>(QUEUE);
     let changed = queue.clone();
     let Some(own) = OwnSlices::follow(term, MANAGER, move |service| changed.add(service)) else {
@@ -94,7 +94,7 @@ impl Mirror {
                 delete: existing,
                 ..Plan::default()
             };
-            return carry_out(&self.api, namespace, plan, true).await;
+            return carry_out(&self.api, namespace, plan, true, None).await;
         };
         let count: usize = endpoints.get("subsets").items().len() + existing.len();
         let (uid, deleting) = (Str::from(endpoints.uid()), endpoints.is_being_deleted());
@@ -118,7 +118,7 @@ impl Mirror {
             );
             self.events.warn(&object, "TooManyAddressesToMirror", &message).await;
         }
-        carry_out(&self.api, namespace, mirrored.plan, deleting).await
+        carry_out(&self.api, namespace, mirrored.plan, deleting, None).await
     }
 }
 
@@ -141,10 +141,13 @@ fn mirrored(endpoints: &Value, existing: Vec<Value>) -> Mirrored {
         .iter()
         .map(Subset::from_value)
         .collect();
-    for subset in repack(&subsets) {
+    let packed = repack(&subsets);
+    out.skipped += packed.left_out;
+    for subset in packed.subsets {
         let ready = subset.ready.iter().map(|a| (a, true));
         let all = ready.chain(subset.unready.iter().map(|a| (a, false)));
         let (mut added, mut total) = (0, 0);
+        let mut families = [Endpoints::new(), Endpoints::new()];
         for (address, ready) in all {
             total += 1;
             if added >= MAX {
@@ -152,14 +155,19 @@ fn mirrored(endpoints: &Value, existing: Vec<Value>) -> Mirrored {
             }
             match endpoint(address, ready) {
                 Some((ipv6, endpoint)) => {
-                    let group = wanted.entry((ipv6, subset.ports.clone())).or_default();
-                    group.insert(identity(&endpoint), endpoint);
+                    families[usize::from(ipv6)].insert(identity(&endpoint), endpoint);
                     added += 1;
                 }
                 None => out.invalid += 1,
             }
         }
         out.skipped += total - added;
+        for (ipv6, mut group) in [false, true].into_iter().zip(families) {
+            if !group.is_empty() {
+                let known = wanted.entry((ipv6, subset.ports.clone())).or_default();
+                known.append(&mut group);
+            }
+        }
     }
     let mut current: BTreeMap<(bool, Ports), Vec<Value>> = BTreeMap::new();
     for slice in existing {

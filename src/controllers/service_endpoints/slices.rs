@@ -3,6 +3,11 @@
 //! Endpoints stay in the slice that has them. A slice has the endpoints of one address family with equal ports, at most
 //! [`MAX`]; a Service without endpoints has one empty slice per family.
 
+mod endpoints;
+
+pub(crate) use endpoints::{Endpoints, identity, same};
+
+use super::metrics::Counts;
 use super::trigger;
 use super::workloads::{Pod, Port, Service};
 use super::{HEADLESS, MANAGED_BY, MANAGER, SERVICE_NAME, controller_reference, name_prefix, without};
@@ -10,30 +15,29 @@ use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::{Str, Value};
 use crate::json;
 use ::time::OffsetDateTime;
+use endpoints::{endpoint, set_hints};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Endpoints of a slice; upstream's default.
-pub const MAX: usize = 100;
+pub(crate) const MAX: usize = 100;
 
 /// What to write.
 #[derive(Debug, Default)]
-pub struct Plan {
-    pub create: Vec<Value>,
-    pub update: Vec<Value>,
-    pub delete: Vec<Value>,
+pub(crate) struct Plan {
+    pub(crate) create: Vec<Value>,
+    pub(crate) update: Vec<Value>,
+    pub(crate) delete: Vec<Value>,
+    pub(crate) counts: Counts,
     /// Why a Pod was left out. Its Service is looked at again later.
-    pub missing: Option<String>,
+    pub(crate) missing: Option<String>,
 }
 
-/// Identifies an endpoint: its sorted addresses, host name, and the target's namespace and name.
-pub type Identity = (Vec<Str>, Str, Str, Str);
-pub type Endpoints = BTreeMap<Identity, Value>;
-pub type Ports = Vec<Port>;
+pub(crate) type Ports = Vec<Port>;
 
 impl Plan {
     /// Sets the time of the change that the slices follow.
-    pub fn mark(&mut self, at: Option<OffsetDateTime>) {
+    pub(crate) fn mark(&mut self, at: Option<OffsetDateTime>) {
         for slice in self.create.iter_mut().chain(&mut self.update) {
             trigger::mark(slice, at);
         }
@@ -41,7 +45,7 @@ impl Plan {
 
     /// Updates slices that would be deleted to what would be created. The family of a slice cannot change, and a slice of
     /// another owner is deleted with that owner.
-    pub fn reuse(&mut self, is_owned: impl Fn(&Value) -> bool) {
+    pub(crate) fn reuse(&mut self, is_owned: impl Fn(&Value) -> bool) {
         let mut rest = Vec::new();
         for old in std::mem::take(&mut self.delete) {
             let family = old.get("addressType");
@@ -59,33 +63,8 @@ impl Plan {
     }
 }
 
-/// The identity of an endpoint.
-pub fn identity(endpoint: &Value) -> Identity {
-    let target = |key| endpoint.str_at(&["targetRef", key]).into();
-    let addresses = endpoint.get("addresses").items().iter();
-    let mut addresses: Vec<Str> = addresses.filter_map(Value::as_str).map(Str::from).collect();
-    addresses.sort();
-    let hostname = endpoint.str_at(&["hostname"]).into();
-    (addresses, hostname, target("namespace"), target("name"))
-}
-
-/// Whether two endpoints of one identity are equal, whatever the version of the Pod they were made from, and their hints.
-pub fn same(a: &Value, b: &Value) -> bool {
-    let target = |e: &Value| {
-        let mut target = e.get("targetRef").clone();
-        target.unset(&["resourceVersion"]);
-        target
-    };
-    let conditions = ["ready", "serving", "terminating"];
-    ["nodeName", "zone"].iter().all(|key| a.get(key) == b.get(key))
-        && conditions
-            .iter()
-            .all(|c| a.at(&["conditions", c]) == b.at(&["conditions", c]))
-        && target(a) == target(b)
-}
-
 /// The ports of a slice, in an order of their own.
-pub fn ports_of(slice: &Value) -> Ports {
+pub(crate) fn ports_of(slice: &Value) -> Ports {
     sorted(slice.get("ports").items().iter().map(Port::from_value).collect())
 }
 
@@ -95,7 +74,7 @@ fn sorted(mut ports: Ports) -> Ports {
 }
 
 /// The ports as a slice has them.
-pub fn ports_value(ports: &[Port]) -> Value {
+pub(crate) fn ports_value(ports: &[Port]) -> Value {
     let all = ports.iter().map(|p| {
         let mut port = json!({"name": (p.name.as_str()), "port": (p.number), "protocol": (p.protocol.as_str())});
         if !p.application.is_empty() {
@@ -106,37 +85,12 @@ pub fn ports_value(ports: &[Port]) -> Value {
     Value::Array(all.collect())
 }
 
-pub fn family_name(ipv6: bool) -> &'static str {
+pub(crate) fn family_name(ipv6: bool) -> &'static str {
     if ipv6 { "IPv6" } else { "IPv4" }
 }
 
-/// The endpoint of a Pod; `None` if it has no address of the family.
-fn endpoint(pod: &Pod, service: &Service, namespace: &str, zone: Option<&Str>, ipv6: bool) -> Option<Value> {
-    let addresses = pod.ips.iter().filter(|ip| ip.is_ipv6() == ipv6);
-    let addresses: Vec<Value> = addresses.map(|ip| ip.to_string().into()).collect();
-    if addresses.is_empty() {
-        return None;
-    }
-    // Clients that do not know the other conditions must not send requests to a Pod that ends.
-    let ready = service.publishes_unready() || (pod.ready && !pod.deleting);
-    let mut endpoint = json!({"addresses": (addresses),
-        "conditions": {"ready": ready, "serving": (pod.ready), "terminating": (pod.deleting)},
-        "targetRef": {"kind": "Pod", "namespace": namespace, "name": (pod.name.as_str()), "uid": (pod.uid.as_str())}});
-    let optional = [
-        ("nodeName", Some(pod.node.as_str())),
-        ("zone", zone.map(Str::as_str)),
-        ("hostname", service.hostname_of(pod)),
-    ];
-    for (key, value) in optional {
-        if let Some(value) = value.filter(|v| !v.is_empty()) {
-            endpoint.set(&[key], value);
-        }
-    }
-    Some(endpoint)
-}
-
 /// The slices of a Service. `zone` is the zone of a Node, `None` if there is no such Node.
-pub fn plan(
+pub(crate) fn plan(
     service: &Service,
     namespace: &str,
     pods: &[Arc<Pod>],
@@ -181,6 +135,7 @@ pub fn plan(
         plan.create.extend(changes.create);
         plan.update.extend(changes.update);
         plan.delete.extend(changes.delete);
+        plan.counts += changes.counts;
     }
     plan
 }
@@ -205,11 +160,14 @@ impl Family<'_> {
         }
         for (ports, endpoints) in groups {
             let existing = slices.remove(&ports).unwrap_or_default();
+            plan.counts.want(endpoints.len());
             self.plan_group(&ports, endpoints, existing, &mut plan, &mut unchanged);
         }
+        plan.counts.slices = unchanged.len() + plan.update.len() + plan.create.len();
         plan.delete.extend(slices.into_values().flatten());
         if unchanged.is_empty() && plan.update.is_empty() && plan.create.is_empty() {
             let empty = self.empty(&[]);
+            plan.counts.slices = 1;
             match plan.delete.as_slice() {
                 [only] if is_placeholder(only, &empty) => plan.delete.clear(),
                 _ => plan.create.push(empty),
@@ -253,6 +211,7 @@ impl Family<'_> {
                     None => changed = true,
                 }
             }
+            plan.counts.removed += before.len() - endpoints.len();
             let (labels, relabelled) = self.labels(&slice);
             if changed && endpoints.is_empty() {
                 plan.delete.push(slice);
@@ -264,6 +223,7 @@ impl Family<'_> {
                 kept.push(slice);
             }
         }
+        plan.counts.added += desired.len();
         // The fullest first, so that few slices change again.
         updated.sort_by_key(|slice| std::cmp::Reverse(length(slice)));
         for slice in &mut updated {
@@ -327,7 +287,7 @@ fn length(slice: &Value) -> usize {
 }
 
 /// Moves endpoints into a slice until it is full.
-pub fn fill(slice: &mut Value, desired: &mut Endpoints) {
+pub(crate) fn fill(slice: &mut Value, desired: &mut Endpoints) {
     let mut endpoints = slice.get("endpoints").items().to_vec();
     while endpoints.len() < MAX
         && let Some((_, endpoint)) = desired.pop_first()
@@ -344,35 +304,6 @@ fn is_placeholder(slice: &Value, empty: &Value) -> bool {
         && slice.get("ports").items().is_empty()
         && slice.get("addressType") == empty.get("addressType")
         && slice.at(&labels) == empty.at(&labels)
-}
-
-/// Sets the hints of the endpoints that are ready: their zone and, if nodes are preferred, their Node. Without a preference
-/// removes all hints. Returns whether any changed.
-fn set_hints(slice: &mut Value, prefers_node: Option<bool>) -> bool {
-    let mut changed = false;
-    let endpoints = slice.at_mut(&["endpoints"]).and_then(Value::as_array_mut);
-    for endpoint in endpoints.into_iter().flatten() {
-        if prefers_node.is_some() && endpoint.at(&["conditions", "ready"]).as_bool() != Some(true) {
-            continue;
-        }
-        let mut hints = Value::Null;
-        for (wanted, from, to) in [
-            (prefers_node.is_some(), "zone", "forZones"),
-            (prefers_node == Some(true), "nodeName", "forNodes"),
-        ] {
-            if let (true, Some(name)) = (wanted, endpoint.get(from).as_str()) {
-                hints.set(&[to], json!([{"name": name}]));
-            }
-        }
-        if *endpoint.get("hints") != hints {
-            changed = true;
-            match hints {
-                Value::Null => drop(endpoint.unset(&["hints"])),
-                hints => endpoint.set(&["hints"], hints),
-            }
-        }
-    }
-    changed
 }
 
 #[cfg(test)]

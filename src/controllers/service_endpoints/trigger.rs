@@ -5,13 +5,14 @@ use super::TRIGGER_TIME;
 use super::workloads::{Pod, Service};
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
+use crate::sync::Mutex;
 use ::time::OffsetDateTime;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// What was last seen of each Service: when it was created, and since when each Pod is ready or not.
 #[derive(Default)]
-pub struct TriggerTimes(Mutex<HashMap<Str, Seen>>);
+pub(crate) struct TriggerTimes(Mutex<HashMap<Str, Seen>>);
 
 #[derive(Default)]
 struct Seen {
@@ -21,12 +22,12 @@ struct Seen {
 
 impl TriggerTimes {
     /// The earliest change since the last call; of a Service that was not known, its creation.
-    pub fn update(&self, key: &str, service: &Service, pods: &[Arc<Pod>]) -> Option<OffsetDateTime> {
+    pub(crate) fn update(&self, key: &str, service: &Service, pods: &[Arc<Pod>]) -> Option<OffsetDateTime> {
         let now = Seen {
             created: service.created(),
             pods: pods.iter().filter_map(|p| Some((p.name.clone(), p.since?))).collect(),
         };
-        let mut all = self.0.lock().expect("no code panics while holding this lock");
+        let mut all = self.0.lock();
         let Some(before) = all.get(key) else {
             let created = now.created;
             all.insert(key.into(), now);
@@ -43,14 +44,14 @@ impl TriggerTimes {
     }
 
     /// The Service is gone.
-    pub fn forget(&self, key: &str) {
-        let mut all = self.0.lock().expect("no code panics while holding this lock");
+    pub(crate) fn forget(&self, key: &str) {
+        let mut all = self.0.lock();
         all.remove(key);
     }
 }
 
 /// Sets the annotation, or removes it if the time is not known.
-pub fn mark(object: &mut Value, at: Option<OffsetDateTime>) {
+pub(crate) fn mark(object: &mut Value, at: Option<OffsetDateTime>) {
     match at {
         Some(at) => object.set(&["metadata", "annotations", TRIGGER_TIME], time::format(at)),
         None => drop(object.unset(&["metadata", "annotations", TRIGGER_TIME])),

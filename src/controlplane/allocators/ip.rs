@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An IP family, as `spec.ipFamilies` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum IpFamily {
+pub(crate) enum IpFamily {
     /// `IPv4`
     V4,
     /// `IPv6`
@@ -16,7 +16,7 @@ pub enum IpFamily {
 
 /// A service CIDR with its allocations.
 #[derive(Debug)]
-pub struct IpAllocator {
+pub(crate) struct IpAllocator {
     base: u128,
     family: IpFamily,
     bits: u8,
@@ -25,7 +25,7 @@ pub struct IpAllocator {
 
 /// Why an address could not be allocated; [`Display`](fmt::Display) gives upstream's messages.
 #[derive(Debug, PartialEq, Eq)]
-pub enum IpError {
+pub(crate) enum IpError {
     /// Outside the range, or its network address, or its IPv4 broadcast address.
     NotInRange,
     /// Owned by another Service.
@@ -46,12 +46,12 @@ impl fmt::Display for IpError {
 
 impl IpFamily {
     /// The IP family of an address.
-    pub fn of(ip: IpAddr) -> Self {
+    pub(crate) fn of(ip: IpAddr) -> Self {
         if ip.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
     /// The value in `spec.ipFamilies`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::V4 => "IPv4",
             Self::V6 => "IPv6",
@@ -59,7 +59,7 @@ impl IpFamily {
     }
 
     /// Parses a value of `spec.ipFamilies`.
-    pub fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         match name {
             "IPv4" => Some(Self::V4),
             "IPv6" => Some(Self::V6),
@@ -68,7 +68,7 @@ impl IpFamily {
     }
 
     /// The opposite family.
-    pub fn other(self) -> Self {
+    pub(crate) fn other(self) -> Self {
         match self {
             Self::V4 => Self::V6,
             Self::V6 => Self::V4,
@@ -78,7 +78,7 @@ impl IpFamily {
 
 impl IpAllocator {
     /// The range of a CIDR; `None` if it has no usable address.
-    pub fn new(network: IpAddr, bits: u8) -> Option<Self> {
+    pub(crate) fn new(network: IpAddr, bits: u8) -> Option<Self> {
         let (family, width) = match network {
             IpAddr::V4(_) => (IpFamily::V4, 32u32),
             IpAddr::V6(_) => (IpFamily::V6, 128),
@@ -100,23 +100,23 @@ impl IpAllocator {
     }
 
     /// Parses `10.0.0.0/24`.
-    pub fn parse(cidr: &str) -> Option<Self> {
+    pub(crate) fn parse(cidr: &str) -> Option<Self> {
         let (ip, bits) = crate::apimachinery::validation::net::parse_cidr(cidr)?;
         Self::new(ip, bits)
     }
 
     /// The IP family of the range.
-    pub fn family(&self) -> IpFamily {
+    pub(crate) fn family(&self) -> IpFamily {
         self.family
     }
 
     /// The first usable address, which is that of the `default/kubernetes` Service.
-    pub fn first(&self) -> IpAddr {
+    pub(crate) fn first(&self) -> IpAddr {
         self.address(0)
     }
 
     /// The network address; dry runs use it as a placeholder.
-    pub fn network(&self) -> IpAddr {
+    pub(crate) fn network(&self) -> IpAddr {
         self.ip_at(self.base)
     }
 
@@ -124,7 +124,7 @@ impl IpAllocator {
     ///
     /// # Errors
     /// [`IpError`]
-    pub fn allocate(&self, ip: IpAddr, owner: &str) -> Result<(), IpError> {
+    pub(crate) fn allocate(&self, ip: IpAddr, owner: &str) -> Result<(), IpError> {
         let n = self.index(ip).ok_or(IpError::NotInRange)?;
         self.range.allocate(n, owner).map_err(|e| match e {
             AllocationError::AlreadyAllocated => IpError::Taken,
@@ -136,7 +136,7 @@ impl IpAllocator {
     ///
     /// # Errors
     /// [`IpError::Full`]
-    pub fn allocate_next(&self, owner: &str) -> Result<IpAddr, IpError> {
+    pub(crate) fn allocate_next(&self, owner: &str) -> Result<IpAddr, IpError> {
         self.range
             .allocate_next(owner, random())
             .map(|n| self.address(n))
@@ -144,19 +144,20 @@ impl IpAllocator {
     }
 
     /// Releases an address if `owner` holds it.
-    pub fn release(&self, ip: IpAddr, owner: &str) {
+    pub(crate) fn release(&self, ip: IpAddr, owner: &str) {
         if let Some(n) = self.index(ip) {
             self.range.release(n, owner);
         }
     }
 
     /// Whether the address is allocatable from this range, free or not.
-    pub fn contains(&self, ip: IpAddr) -> bool {
+    pub(crate) fn contains(&self, ip: IpAddr) -> bool {
         self.index(ip).is_some()
     }
 
     /// The count of allocated addresses.
-    pub fn allocated(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn allocated(&self) -> usize {
         self.range.allocated()
     }
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// The node port range with its allocations.
 #[derive(Debug)]
-pub struct PortAllocator {
+pub(crate) struct PortAllocator {
     first: u16,
     last: u16,
     range: RangeAllocator,
@@ -15,7 +15,7 @@ pub struct PortAllocator {
 
 /// Why a port could not be allocated; [`Display`](fmt::Display) gives upstream's messages.
 #[derive(Debug, PartialEq, Eq)]
-pub enum PortError {
+pub(crate) enum PortError {
     /// Outside the range, whose inclusive bounds are given.
     NotInRange(u16, u16),
     /// Owned by another Service.
@@ -39,7 +39,7 @@ impl fmt::Display for PortError {
 
 impl PortAllocator {
     /// The range `first..=last`, nothing allocated.
-    pub fn new(first: u16, last: u16) -> Self {
+    pub(crate) fn new(first: u16, last: u16) -> Self {
         let size = u64::from(last.saturating_sub(first)) + 1;
         Self {
             first,
@@ -60,7 +60,7 @@ impl PortAllocator {
     ///
     /// # Errors
     /// [`PortError`]
-    pub fn allocate(&self, port: i64, owner: &str) -> Result<(), PortError> {
+    pub(crate) fn allocate(&self, port: i64, owner: &str) -> Result<(), PortError> {
         let n = self.index(port)?;
         self.range.allocate(n, owner).map_err(|e| match e {
             AllocationError::AlreadyAllocated => PortError::Taken,
@@ -72,32 +72,33 @@ impl PortAllocator {
     ///
     /// # Errors
     /// [`PortError::Full`]
-    pub fn allocate_next(&self, owner: &str) -> Result<i64, PortError> {
+    pub(crate) fn allocate_next(&self, owner: &str) -> Result<i64, PortError> {
         let n = self.range.allocate_next(owner, random()).map_err(|_| PortError::Full)?;
         Ok(i64::from(self.first) + n as i64)
     }
 
     /// Makes the ports that are taken those of the record in the store, which other gateways change as well. Ports whose owner
     /// is known keep it.
-    pub fn adopt(&self, record: &BTreeSet<u16>) {
+    pub(crate) fn adopt(&self, record: &BTreeSet<u16>) {
         let ports = record.iter().filter_map(|p| self.index(i64::from(*p)).ok());
         self.range.adopt(&ports.collect());
     }
 
     /// Releases a port if `owner` holds it.
-    pub fn release(&self, port: i64, owner: &str) {
+    pub(crate) fn release(&self, port: i64, owner: &str) {
         if let Ok(n) = self.index(port) {
             self.range.release(n, owner);
         }
     }
 
     /// Whether the port is allocated.
-    pub fn is_allocated(&self, port: i64) -> bool {
+    pub(crate) fn is_allocated(&self, port: i64) -> bool {
         self.index(port).is_ok_and(|n| self.range.is_allocated(n))
     }
 
     /// The count of allocated ports.
-    pub fn allocated(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn allocated(&self) -> usize {
         self.range.allocated()
     }
 }

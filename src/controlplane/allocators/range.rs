@@ -4,11 +4,12 @@
 //! Start at [`RangeAllocator::allocate_next`].
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Mutex;
+
+use crate::sync::Mutex;
 
 /// The numbers `0..size`, each free or owned. Sparse: only owned numbers take memory.
 #[derive(Debug)]
-pub struct RangeAllocator {
+pub(crate) struct RangeAllocator {
     size: u64,
     offset: u64,
     allocated: Mutex<HashMap<u64, Box<str>>>,
@@ -16,7 +17,7 @@ pub struct RangeAllocator {
 
 /// Why a number could not be allocated.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub enum AllocationError {
+pub(crate) enum AllocationError {
     /// The number is owned, or all numbers are.
     AlreadyAllocated,
     /// The number is outside the range.
@@ -25,7 +26,7 @@ pub enum AllocationError {
 
 impl RangeAllocator {
     /// An empty allocator of `0..size`; `allocate_next` prefers numbers from `offset` up.
-    pub fn new(size: u64, offset: u64) -> Self {
+    pub(crate) fn new(size: u64, offset: u64) -> Self {
         Self {
             size,
             offset: offset.min(size),
@@ -34,7 +35,7 @@ impl RangeAllocator {
     }
 
     /// The size of the range.
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
@@ -42,7 +43,7 @@ impl RangeAllocator {
     ///
     /// # Errors
     /// [`AllocationError`], even if `owner` holds the number already.
-    pub fn allocate(&self, n: u64, owner: &str) -> Result<(), AllocationError> {
+    pub(crate) fn allocate(&self, n: u64, owner: &str) -> Result<(), AllocationError> {
         if n >= self.size {
             return Err(AllocationError::OutOfRange);
         }
@@ -58,7 +59,7 @@ impl RangeAllocator {
     ///
     /// # Errors
     /// [`AllocationError::AlreadyAllocated`] if the range is exhausted.
-    pub fn allocate_next(&self, owner: &str, random: u64) -> Result<u64, AllocationError> {
+    pub(crate) fn allocate_next(&self, owner: &str, random: u64) -> Result<u64, AllocationError> {
         let mut allocated = self.lock();
         if allocated.len() as u64 >= self.size {
             return Err(AllocationError::AlreadyAllocated);
@@ -84,7 +85,7 @@ impl RangeAllocator {
     }
 
     /// Frees all numbers but these, and marks these as owned: by nobody in particular unless an owner is known.
-    pub fn adopt(&self, numbers: &BTreeSet<u64>) {
+    pub(crate) fn adopt(&self, numbers: &BTreeSet<u64>) {
         let mut allocated = self.lock();
         allocated.retain(|n, _| numbers.contains(n));
         for n in numbers {
@@ -93,7 +94,7 @@ impl RangeAllocator {
     }
 
     /// Releases a number if `owner` holds it.
-    pub fn release(&self, n: u64, owner: &str) {
+    pub(crate) fn release(&self, n: u64, owner: &str) {
         let mut allocated = self.lock();
         if allocated.get(&n).is_some_and(|o| **o == *owner) {
             allocated.remove(&n);
@@ -101,22 +102,23 @@ impl RangeAllocator {
     }
 
     /// Whether the number is owned.
-    pub fn is_allocated(&self, n: u64) -> bool {
+    pub(crate) fn is_allocated(&self, n: u64) -> bool {
         self.lock().contains_key(&n)
     }
 
     /// The count of owned numbers.
-    pub fn allocated(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn allocated(&self) -> usize {
         self.lock().len()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Box<str>>> {
-        self.allocated.lock().expect("no code panics while holding this lock")
+    fn lock(&self) -> crate::sync::MutexGuard<'_, HashMap<u64, Box<str>>> {
+        self.allocated.lock()
     }
 }
 
 /// Start of upstream's dynamic band: `clamp(size / divisor, 16, most)`, and 0 for ranges of up to 16 numbers.
-pub fn band_offset(size: u64, divisor: u64, most: u64) -> u64 {
+pub(crate) fn band_offset(size: u64, divisor: u64, most: u64) -> u64 {
     if size <= 16 {
         0
     } else {
@@ -125,7 +127,7 @@ pub fn band_offset(size: u64, divisor: u64, most: u64) -> u64 {
 }
 
 /// 64 random bits, for [`RangeAllocator::allocate_next`].
-pub fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
     // A v4 UUID has fixed version and variant bits; folding the halves randomizes them.
     high ^ low.rotate_left(32)

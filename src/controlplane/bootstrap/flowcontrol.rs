@@ -38,10 +38,14 @@ struct DefaultObject {
 ///
 /// # Errors
 /// The first failure. Other objects of the same kind are still processed.
-pub async fn ensure(plane: &ControlPlane) -> Result<()> {
-    // Levels first: a flow schema without its level is not effective.
-    ensure_all(plane.store(GROUP, "prioritylevelconfigurations"), levels()).await?;
-    ensure_all(plane.store(GROUP, "flowschemas"), schemas()).await
+pub(crate) async fn ensure(plane: &ControlPlane) -> Result<()> {
+    // Together, to share commits. Levels are queued first: a flow schema without its level is not effective.
+    let (levels, schemas) = tokio::join!(
+        biased;
+        ensure_all(plane.store(GROUP, "prioritylevelconfigurations"), levels()),
+        ensure_all(plane.store(GROUP, "flowschemas"), schemas()),
+    );
+    levels.and(schemas)
 }
 
 /// The default FlowSchemas and PriorityLevelConfigurations.
@@ -58,7 +62,7 @@ pub fn mandatory() -> [Vec<Value>; 2] {
 }
 
 /// Runs [`ensure`] every minute. The task belongs to `group` and ends with it.
-pub fn spawn_reconciler(group: &TaskGroup, plane: Arc<ControlPlane>) {
+pub(crate) fn spawn_reconciler(group: &TaskGroup, plane: Arc<ControlPlane>) {
     let stop = group.stop_signal().clone();
     group.spawn("flow control defaults", async move {
         loop {

@@ -1,23 +1,18 @@
 //! The system namespaces (upstream's `pkg/controlplane/controller/systemnamespaces`).
 
 use super::super::ControlPlane;
-use super::{MANAGER, create_if_missing, find};
+use super::{MANAGER, create_if_missing, find, for_each_concurrently};
 use crate::apimachinery::status::Result;
 
 const NAMES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 pub(super) async fn ensure(plane: &ControlPlane) -> Result<()> {
     let store = plane.store("", "namespaces");
-    let mut outcome = Ok(());
-    for name in NAMES {
-        let made = one(store, name).await;
-        outcome = outcome.and(made);
-    }
-    outcome
+    for_each_concurrently(NAMES.map(str::to_owned).to_vec(), |name| one(store, name)).await
 }
 
-async fn one(store: &crate::registry::Store, name: &str) -> Result<()> {
-    if find(store, "", name).await?.is_some() {
+async fn one(store: &crate::registry::Store, name: String) -> Result<()> {
+    if find(store, "", &name).await?.is_some() {
         return Ok(());
     }
     let object = crate::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});

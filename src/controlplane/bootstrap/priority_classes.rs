@@ -12,7 +12,7 @@ use crate::json;
 ///
 /// # Errors
 /// The first failure.
-pub async fn ensure(plane: &ControlPlane) -> Result<()> {
+pub(crate) async fn ensure(plane: &ControlPlane) -> Result<()> {
     let store = plane.store(GROUP, "priorityclasses");
     let classes = SYSTEM_CLASSES.iter().map(|class| {
         json!({

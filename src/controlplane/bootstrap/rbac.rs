@@ -26,27 +26,36 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::strategies::rbac::GROUP;
 use crate::registry::store::{DeleteOptions, Store};
 use crate::registry::strategy::Context;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use policy::{AUTOUPDATE, Binding, Role};
 
 /// Creates and extends the default roles and bindings. Idempotent, hence cancel safe.
 ///
 /// # Errors
 /// The first failure. Other objects of the same kind are still processed.
-pub async fn ensure(plane: &ControlPlane) -> Result<()> {
-    // The namespaced roles are in kube-system and kube-public.
-    namespaces::ensure(plane).await?;
-    let [cluster_roles, cluster_bindings, roles, bindings] = objects();
-    let store = |plural| &**plane.store(GROUP, plural);
-    let one = |store, object| ensure_one(store, object);
-    // Roles before their bindings, so that no binding refers to a missing role.
-    for_each_concurrently(cluster_roles, |o| one(store("clusterroles"), o)).await?;
-    for_each_concurrently(cluster_bindings, |o| one(store("clusterrolebindings"), o)).await?;
-    for_each_concurrently(roles, |o| one(store("roles"), o)).await?;
-    for_each_concurrently(bindings, |o| one(store("rolebindings"), o)).await
+pub(crate) fn ensure(plane: &ControlPlane) -> BoxFuture<'_, Result<()>> {
+    async move {
+        let [cluster_roles, cluster_bindings, roles, bindings] = objects();
+        let store = |plural| &**plane.store(GROUP, plural);
+        let one = |store, object| ensure_one(store, object);
+        // The namespaces come first: the roles and bindings of kube-system and kube-public are created in them.
+        let spaces = namespaces::ensure(plane).await;
+        // Together, so that on a first start they share commits of the store. They are queued in this order.
+        let (cluster_roles, cluster_bindings, roles, bindings) = tokio::join!(
+            biased;
+            for_each_concurrently(cluster_roles, |o| one(store("clusterroles"), o)),
+            for_each_concurrently(cluster_bindings, |o| one(store("clusterrolebindings"), o)),
+            for_each_concurrently(roles, |o| one(store("roles"), o)),
+            for_each_concurrently(bindings, |o| one(store("rolebindings"), o)),
+        );
+        spaces.and(cluster_roles).and(cluster_bindings).and(roles).and(bindings)
+    }
+    .boxed()
 }
 
 /// The rules of ClusterRole `system:node`, which the Node authorizer grants to every node.
-pub fn node_rules() -> Vec<Value> {
+pub(crate) fn node_rules() -> Vec<Value> {
     let roles = system_roles::CLUSTER_ROLES.iter();
     let node = roles.filter(|r| r.name == "system:node").map(Role::object);
     node.flat_map(|r| r.get("rules").items().to_vec()).collect()

@@ -12,7 +12,7 @@ const NAMESPACE: &str = "default";
 
 /// The address published as endpoint of `default/kubernetes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advertise {
+pub(crate) struct Advertise {
     /// `--advertise-address`.
     pub address: IpAddr,
     /// The secure port.
@@ -20,14 +20,17 @@ pub struct Advertise {
 }
 
 pub(super) async fn ensure(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
-    let service = service(plane, advertise).await;
     // Validation rejects loopback endpoints, which would not be reachable from pods anyway.
     if advertise.address.is_loopback() {
         tracing::debug!(address = %advertise.address, "a loopback address is not published as endpoints");
-        return service;
+        return service(plane, advertise).await;
     }
-    let old = endpoints(plane, advertise).await;
-    let new = endpoint_slice(plane, advertise).await;
+    let (service, old, new) = tokio::join!(
+        biased;
+        service(plane, advertise),
+        endpoints(plane, advertise),
+        endpoint_slice(plane, advertise),
+    );
     service.and(old).and(new)
 }
 

@@ -13,7 +13,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{same, strings};
 use crate::storage::interface::WatchItem;
 use crate::storage::{Error, Predicate, WatchOptions};
-use base64::Engine as _;
+use crate::x509::pem;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The trust configuration to publish for backends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClusterAuthenticationInfo {
+pub(crate) struct ClusterAuthenticationInfo {
     /// PEM bundle of `--client-ca-file`; empty if unset.
     pub client_ca: String,
     /// Request header authentication; `None` if disabled.
@@ -38,7 +38,7 @@ pub struct ClusterAuthenticationInfo {
 
 /// How backends authenticate the front proxy and read the user from its headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestHeaderInfo {
+pub(crate) struct RequestHeaderInfo {
     /// PEM bundle of the front proxy's certificate authorities (`--requestheader-client-ca-file`).
     pub ca: String,
     /// Accepted common names of its client certificate; empty accepts any.
@@ -57,7 +57,7 @@ pub struct RequestHeaderInfo {
 ///
 /// # Errors
 /// The read or write failed.
-pub async fn publish(plane: &ControlPlane, trust: &ClusterAuthenticationInfo) -> Result<()> {
+pub(crate) async fn publish(plane: &ControlPlane, trust: &ClusterAuthenticationInfo) -> Result<()> {
     let store = plane.store("", "configmaps");
     let now = time::OffsetDateTime::now_utc().unix_timestamp();
     let Some(live) = find(store, NAMESPACE, NAME).await? else {
@@ -189,24 +189,13 @@ fn union_of_certificates(there: &str, own: &str, now: i64) -> String {
             }
         }
     }
-    all.iter().map(encode).collect()
+    all.iter().map(|cert| pem::encode(pem::CERTIFICATE, cert)).collect()
 }
 
 fn has_expired(cert: &CertificateDer<'_>, now: i64) -> bool {
     // An unparsable certificate is kept; its consumer will reject it.
     x509_parser::parse_x509_certificate(cert)
         .is_ok_and(|(_, c)| c.validity().not_after.timestamp() < now - GRACE_SECONDS)
-}
-
-fn encode(cert: &CertificateDer<'_>) -> String {
-    let text = base64::engine::general_purpose::STANDARD.encode(cert);
-    let mut out = String::from("-----BEGIN CERTIFICATE-----\n");
-    for line in text.as_bytes().chunks(64) {
-        out.extend(line.iter().map(|b| char::from(*b)));
-        out.push('\n');
-    }
-    out.push_str("-----END CERTIFICATE-----\n");
-    out
 }
 
 #[cfg(test)]

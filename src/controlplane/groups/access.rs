@@ -18,7 +18,7 @@ const AUTHORIZATION: GroupVersionBuilder = GroupVersionBuilder {
 };
 
 /// The resources of authentication.k8s.io/v1.
-pub fn authentication(review_dependencies: &reviews::ReviewDependencies) -> Vec<Resource> {
+pub(crate) fn authentication(review_dependencies: &reviews::ReviewDependencies) -> Vec<Resource> {
     vec![
         AUTHENTICATION
             .review("selfsubjectreviews", "SelfSubjectReview", Arc::new(SelfSubjectReview))
@@ -34,7 +34,7 @@ pub fn authentication(review_dependencies: &reviews::ReviewDependencies) -> Vec<
 }
 
 /// The resources of authorization.k8s.io/v1.
-pub fn authorization(review_dependencies: &reviews::ReviewDependencies) -> Vec<Resource> {
+pub(crate) fn authorization(review_dependencies: &reviews::ReviewDependencies) -> Vec<Resource> {
     vec![
         AUTHORIZATION
             .review(

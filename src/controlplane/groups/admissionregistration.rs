@@ -18,7 +18,7 @@ fn row(plural: &'static str, kind: &'static str, what: RegistrationKind) -> Reso
 }
 
 /// The resources of the group.
-pub fn rows() -> Vec<Resource> {
+pub(crate) fn rows() -> Vec<Resource> {
     vec![
         row(
             "mutatingadmissionpolicies",

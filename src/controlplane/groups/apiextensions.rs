@@ -12,7 +12,7 @@ const V1: GroupVersionBuilder = GroupVersionBuilder {
 };
 
 /// The resources of the group. The strategy of definitions belongs to `extensions`, which checks their schemas.
-pub fn rows(definitions: Arc<dyn RestStrategy>) -> Vec<Resource> {
+pub(crate) fn rows(definitions: Arc<dyn RestStrategy>) -> Vec<Resource> {
     vec![
         V1.kind("customresourcedefinitions", "CustomResourceDefinition")
             .short(&["crd", "crds"])

@@ -13,7 +13,7 @@ const V1: GroupVersionBuilder = GroupVersionBuilder {
 };
 
 /// Handlers of the `scale` subresources.
-pub struct Parts {
+pub(crate) struct Parts {
     /// `deployments/scale`
     pub deployments: Arc<dyn SubresourceHandler>,
     /// `replicasets/scale`
@@ -29,7 +29,7 @@ pub(super) fn scaled(row: ResourceBuilder, handler: Arc<dyn SubresourceHandler>)
 }
 
 /// The resources of the group.
-pub fn rows(parts: Parts) -> Vec<Resource> {
+pub(crate) fn rows(parts: Parts) -> Vec<Resource> {
     let row = |plural, kind| V1.kind(plural, kind).namespaced();
     vec![
         row("controllerrevisions", "ControllerRevision")

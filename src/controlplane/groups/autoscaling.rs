@@ -18,7 +18,7 @@ const V2: GroupVersionBuilder = GroupVersionBuilder {
 };
 
 /// The resources of v2.
-pub fn v2() -> Vec<Resource> {
+pub(crate) fn v2() -> Vec<Resource> {
     vec![
         V2.kind("horizontalpodautoscalers", "HorizontalPodAutoscaler")
             .namespaced()
@@ -32,7 +32,7 @@ pub fn v2() -> Vec<Resource> {
 }
 
 /// The resources of v1, converted from those of `v2`.
-pub fn v1(v2: &[Resource]) -> Vec<Resource> {
+pub(crate) fn v1(v2: &[Resource]) -> Vec<Resource> {
     let hub = v2.iter().map(|hub| {
         let row = V1.kind(hub.gvr.resource.as_str(), hub.kind.as_str());
         row.converted_from(hub, &AUTOSCALERS, hub.strategy.clone(), defaults::v1)

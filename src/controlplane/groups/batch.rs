@@ -12,7 +12,7 @@ const V1: GroupVersionBuilder = GroupVersionBuilder {
 };
 
 /// The resources of the group.
-pub fn rows() -> Vec<Resource> {
+pub(crate) fn rows() -> Vec<Resource> {
     vec![
         V1.kind("cronjobs", "CronJob")
             .namespaced()

@@ -14,7 +14,7 @@ const V1: GroupVersionBuilder = GroupVersionBuilder {
 };
 
 /// The resources of the group; `approval` serves the subresource of that name.
-pub fn rows(approval: Arc<dyn SubresourceHandler>) -> Vec<Resource> {
+pub(crate) fn rows(approval: Arc<dyn SubresourceHandler>) -> Vec<Resource> {
     let kind = GroupVersionKind::new(V1.group, V1.version, "CertificateSigningRequest");
     vec![
         V1.kind("certificatesigningrequests", "CertificateSigningRequest")

@@ -13,14 +13,13 @@ use crate::registry::resource::{Connect, CreateHandler, Resource, SubresourceHan
 use crate::storage::Storage;
 use std::sync::Arc;
 
-/// core/v1.
-pub const V1: GroupVersionBuilder = GroupVersionBuilder {
+pub(crate) const V1: GroupVersionBuilder = GroupVersionBuilder {
     group: "",
     version: "v1",
 };
 
 /// Dependencies of the core resources.
-pub struct Parts {
+pub(crate) struct Parts {
     /// The strategy of `services`.
     pub service: Arc<Service>,
     /// `namespaces/finalize`
@@ -45,7 +44,7 @@ pub struct Parts {
 
 /// Handlers of the connection subresources.
 #[allow(missing_docs, reason = "each is the subresource of its name")]
-pub struct Connections {
+pub(crate) struct Connections {
     pub log: Arc<dyn Connect>,
     pub exec: Arc<dyn Connect>,
     pub attach: Arc<dyn Connect>,
@@ -72,7 +71,7 @@ fn flag(v: &Value, path: &[&str]) -> Str {
 }
 
 /// The resources of the group.
-pub fn rows(parts: Parts) -> Vec<Resource> {
+pub(crate) fn rows(parts: Parts) -> Vec<Resource> {
     let mut all = workloads::rows(parts.scale.clone());
     all.extend(own_rows(parts));
     all.sort_by(|a, b| a.gvr.resource.cmp(&b.gvr.resource));
@@ -200,7 +199,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
 }
 
 /// The `events` resource, which events.k8s.io/v1 serves as well.
-pub fn events(ttl_seconds: u64) -> Resource {
+pub(crate) fn events(ttl_seconds: u64) -> Resource {
     V1.kind("events", "Event")
         .namespaced()
         .short(&["ev"])

@@ -13,7 +13,7 @@ const V1: GroupVersionBuilder = GroupVersionBuilder {
 };
 
 /// The resources of the group.
-pub fn rows(event_ttl_seconds: u64) -> Vec<Resource> {
+pub(crate) fn rows(event_ttl_seconds: u64) -> Vec<Resource> {
     let hub = core::events(event_ttl_seconds);
     let strategy = Arc::new(NewEvent(CoreEvent {
         ttl_seconds: event_ttl_seconds,

@@ -11,7 +11,7 @@ const V1: GroupVersionBuilder = GroupVersionBuilder {
 };
 
 /// The resources of the group; `guard` prevents privilege escalation by writers.
-pub fn rows(guard: &EscalationGuard) -> Vec<Resource> {
+pub(crate) fn rows(guard: &EscalationGuard) -> Vec<Resource> {
     vec![
         V1.kind("clusterrolebindings", "ClusterRoleBinding")
             .strategy(RoleBinding {

@@ -18,7 +18,7 @@ const V1: GroupVersionBuilder = GroupVersionBuilder {
 
 /// The resources of the group. Admin access of a claim depends on its namespace, and some status writes on the
 /// authorizer.
-pub fn rows(stores: &StoreLookup, authorizer: &Arc<dyn Authorizer>) -> Vec<Resource> {
+pub(crate) fn rows(stores: &StoreLookup, authorizer: &Arc<dyn Authorizer>) -> Vec<Resource> {
     vec![
         V1.kind("deviceclasses", "DeviceClass")
             .strategy(DEVICE_CLASS)

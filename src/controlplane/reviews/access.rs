@@ -17,11 +17,11 @@ use crate::request::UserInfo;
 use async_trait::async_trait;
 
 /// Evaluates SubjectAccessReviews.
-pub struct SubjectAccessReview(pub ReviewDependencies);
+pub(crate) struct SubjectAccessReview(pub ReviewDependencies);
 /// Evaluates LocalSubjectAccessReviews.
-pub struct LocalSubjectAccessReview(pub ReviewDependencies);
+pub(crate) struct LocalSubjectAccessReview(pub ReviewDependencies);
 /// Evaluates SelfSubjectAccessReviews.
-pub struct SelfSubjectAccessReview(pub ReviewDependencies);
+pub(crate) struct SelfSubjectAccessReview(pub ReviewDependencies);
 
 fn invalid(errors: &ErrorList) -> Status {
     Status::invalid("authorization.k8s.io", "", "", errors)
@@ -130,7 +130,7 @@ fn selector(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
 
 /// Annotation that requests an explanation: the review is returned with the rule, role and binding that allow the
 /// access, or with the closest match. An extension of this gateway: upstream accepts no annotations on reviews.
-pub const EXPLAIN: &str = "torana.dev/explain-access";
+pub(crate) const EXPLAIN: &str = "torana.dev/explain-access";
 
 fn wants_explanation(v: &Value) -> bool {
     let annotations = v.at(&["metadata", "annotations"]).as_object();

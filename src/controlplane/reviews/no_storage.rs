@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 
 /// Always empty; rejects writes. Reviews have a store only for its admission chain, and this is its storage.
-pub struct NoStorage;
+pub(crate) struct NoStorage;
 
 fn refused() -> Error {
     Error::Failed("this resource is not stored".to_owned())

@@ -9,7 +9,7 @@ use crate::registry::strategy::Context;
 use async_trait::async_trait;
 
 /// Evaluates SelfSubjectRulesReviews.
-pub struct SelfSubjectRulesReview(pub ReviewDependencies);
+pub(crate) struct SelfSubjectRulesReview(pub ReviewDependencies);
 
 fn resource_rule(rule: &PolicyRule) -> Option<Value> {
     let mut v = rule.to_value();

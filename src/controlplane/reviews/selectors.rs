@@ -7,7 +7,6 @@ use crate::apimachinery::selector::{FieldSelector, LabelSelector};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::strings;
 
-/// A converted selector.
 #[derive(Default)]
 pub(super) struct ConvertedSelector {
     /// The requirements that parsed; empty selects everything.
@@ -18,7 +17,7 @@ pub(super) struct ConvertedSelector {
 
 impl ConvertedSelector {
     /// The `evaluationError` if requirements were dropped.
-    pub fn problem(&self, field: &str) -> Option<String> {
+    pub(crate) fn problem(&self, field: &str) -> Option<String> {
         let how = match (self.lost, self.used) {
             (0, _) => return None,
             (_, 0) => "ignored",

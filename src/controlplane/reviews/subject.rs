@@ -15,10 +15,10 @@ use async_trait::async_trait;
 use std::sync::Arc;
 
 /// Evaluates TokenReviews.
-pub struct TokenReview(pub ReviewDependencies);
+pub(crate) struct TokenReview(pub ReviewDependencies);
 
 /// Evaluates SelfSubjectReviews: returns the caller's own identity.
-pub struct SelfSubjectReview;
+pub(crate) struct SelfSubjectReview;
 
 /// Renders an `authentication.k8s.io/v1` UserInfo.
 fn user_info(user: &UserInfo) -> Value {

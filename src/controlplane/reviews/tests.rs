@@ -36,7 +36,7 @@ fn review_dependencies() -> ReviewDependencies {
             vec!["https://kubernetes.default.svc".into()],
         )),
         anonymous: true,
-        authorizer: Arc::new(PrivilegedGroups::new(["system:masters"])),
+        authorizer: Arc::new(PrivilegedGroups::masters()),
         roles: crate::authz::Rbac::fixed(crate::authz::rbac::Index::default()),
         audiences: vec!["https://kubernetes.default.svc".into()],
     }

@@ -10,7 +10,7 @@ use crate::registry::strategy::{Rules, Strategy};
 
 /// Selects one of the group's six kinds; the flag is true for the mutating variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RegistrationKind {
+pub(crate) enum RegistrationKind {
     /// `ValidatingWebhookConfiguration`, or `MutatingWebhookConfiguration` if true.
     Webhooks(bool),
     /// `ValidatingAdmissionPolicy`, or `MutatingAdmissionPolicy` if true. Only the validating one has a status.
@@ -20,7 +20,7 @@ pub enum RegistrationKind {
 }
 
 /// Strategy of the kinds in [`RegistrationKind`].
-pub struct Admission(pub RegistrationKind);
+pub(crate) struct Admission(pub RegistrationKind);
 
 impl Admission {
     fn has_status(&self) -> bool {

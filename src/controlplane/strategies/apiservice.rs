@@ -12,10 +12,10 @@ use crate::proxy::target;
 use crate::registry::strategy::{NameRule, Rules, Strategy};
 
 /// Strategy of APIServices.
-pub struct ApiService;
+pub(crate) struct ApiService;
 
 /// Sets a condition. `lastTransitionTime` is updated only if the status changes; reason and message always are.
-pub fn set_condition(object: &mut Value, kind: &str, status: &str, reason: &str, message: &str) {
+pub(crate) fn set_condition(object: &mut Value, kind: &str, status: &str, reason: &str, message: &str) {
     let mut all = object.at(&["status", "conditions"]).items().to_vec();
     let now = time::now();
     let fresh = crate::json!({
@@ -36,7 +36,7 @@ pub fn set_condition(object: &mut Value, kind: &str, status: &str, reason: &str,
 }
 
 /// Marks an APIService that this server serves itself as available.
-pub fn set_local_condition(object: &mut Value) {
+pub(crate) fn set_local_condition(object: &mut Value) {
     set_condition(
         object,
         "Available",

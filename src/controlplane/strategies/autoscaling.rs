@@ -6,7 +6,7 @@ use crate::controlplane::validation::autoscaling as check;
 use crate::json;
 
 /// HorizontalPodAutoscalers in their v2 form. Upstream does not maintain a generation for them.
-pub const AUTOSCALER: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const AUTOSCALER: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::v2,
     validate: check::autoscaler,
     validate_update: Some(check::autoscaler_update),

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use std::collections::HashMap;
 
 /// Strategy of the main resource and of `status`.
-pub struct Csr;
+pub(crate) struct Csr;
 
 /// Fills in missing condition times. A condition whose type and status already existed keeps its transition time.
 fn stamp(new: &mut Value, old: &Value) {
@@ -136,7 +136,7 @@ impl SideEffects for Csr {
 }
 
 /// Strategy of the `approval` subresource, which may change the conditions and metadata; spec and certificate stay.
-pub struct Approval;
+pub(crate) struct Approval;
 
 impl Strategy for Approval {
     fn rules(&self) -> Rules {

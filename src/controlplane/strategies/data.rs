@@ -7,7 +7,7 @@ use crate::controlplane::validation;
 use crate::registry::strategy::{Rules, Strategy};
 
 /// Strategy of ConfigMaps.
-pub struct ConfigMap;
+pub(crate) struct ConfigMap;
 
 impl Strategy for ConfigMap {
     fn validate_create(&self, object: &Value) -> ErrorList {
@@ -20,7 +20,7 @@ impl Strategy for ConfigMap {
 }
 
 /// Strategy of Secrets.
-pub struct Secret;
+pub(crate) struct Secret;
 
 impl Strategy for Secret {
     fn default(&self, object: &mut Value) {
@@ -62,7 +62,7 @@ fn fold_string_data(object: &mut Value) {
 }
 
 /// Strategy of ServiceAccounts. References to secrets are reduced to their names.
-pub struct ServiceAccount;
+pub(crate) struct ServiceAccount;
 
 fn strip_secrets(object: &mut Value) {
     for s in elements_mut(object, &["secrets"]) {
@@ -95,7 +95,7 @@ impl Strategy for ServiceAccount {
 }
 
 /// Strategy of ComponentStatuses, which are read-only and deprecated.
-pub struct ComponentStatus;
+pub(crate) struct ComponentStatus;
 
 impl Strategy for ComponentStatus {
     fn rules(&self) -> Rules {

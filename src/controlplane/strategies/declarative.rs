@@ -11,7 +11,7 @@ use crate::registry::strategy::{Rules, Strategy};
 
 /// A strategy assembled from functions and constants. Start from [`BASE`] and override what the kind needs.
 #[derive(Clone, Copy)]
-pub struct DeclarativeStrategy {
+pub(crate) struct DeclarativeStrategy {
     /// Applies defaults to a decoded object.
     pub default: fn(&mut Value),
     /// Prepares a create, after generation and status have been set.
@@ -51,7 +51,7 @@ fn no_changes(_: &Value, _: &Value) -> ErrorList {
 }
 
 /// The base of all kinds: no defaults, no validation, no generation, no status.
-pub const BASE: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const BASE: DeclarativeStrategy = DeclarativeStrategy {
     default: |_| {},
     prepare_create: |_| {},
     prepare_update: |_, _| {},
@@ -69,7 +69,7 @@ pub const BASE: DeclarativeStrategy = DeclarativeStrategy {
 };
 
 /// The base of kinds with a spec, a generation and a status.
-pub const WITH_SPEC_AND_STATUS: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const WITH_SPEC_AND_STATUS: DeclarativeStrategy = DeclarativeStrategy {
     generation: &["spec"],
     status: Some(Value::object),
     ..BASE

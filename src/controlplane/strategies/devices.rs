@@ -20,10 +20,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The API group of dynamic resource allocation.
-pub const GROUP: &str = "resource.k8s.io";
+pub(crate) const GROUP: &str = "resource.k8s.io";
 
 /// DeviceClasses.
-pub const DEVICE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const DEVICE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     validate: |v| check::class(v, None),
     validate_update: Some(|new, old| check::class(new, Some(old))),
     rules: Rules::named(NameRule::Declared),
@@ -32,7 +32,7 @@ pub const DEVICE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
 };
 
 /// ResourceSlices. Fields of disabled feature gates are dropped before the generation is compared.
-pub const RESOURCE_SLICE: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const RESOURCE_SLICE: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::slice,
     prepare_create: |v| drop_disabled(v, None),
     validate: check::slice,
@@ -81,13 +81,13 @@ fn drop_disabled(v: &mut Value, old: Option<&Value>) {
 }
 
 /// Strategy of ResourceClaimTemplates.
-pub struct ResourceClaimTemplate {
+pub(crate) struct ResourceClaimTemplate {
     /// For namespaces, whose labels permit requests for admin access.
     pub stores: StoreLookup,
 }
 
 /// Strategy of ResourceClaims.
-pub struct ResourceClaim {
+pub(crate) struct ResourceClaim {
     /// For namespaces, whose labels permit requests for admin access.
     pub stores: StoreLookup,
     /// Authorizes binding claims and reporting device status.

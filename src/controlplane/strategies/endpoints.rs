@@ -10,7 +10,7 @@ use crate::controlplane::validation;
 use crate::registry::strategy::{Rules, Strategy};
 
 /// Strategy of the deprecated Endpoints.
-pub struct Endpoints;
+pub(crate) struct Endpoints;
 
 impl Strategy for Endpoints {
     fn default(&self, object: &mut Value) {
@@ -49,7 +49,7 @@ impl Strategy for Endpoints {
 }
 
 /// Strategy of EndpointSlices.
-pub struct EndpointSlice;
+pub(crate) struct EndpointSlice;
 
 fn drop_topology(new: &mut Value, old: Option<&Value>) {
     if old.is_some_and(|o| same(o.get("endpoints"), new.get("endpoints"))) {

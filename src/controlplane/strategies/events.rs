@@ -6,7 +6,7 @@ use crate::controlplane::validation;
 use crate::registry::strategy::{GarbageCollection, NameRule, Rules, Strategy};
 
 /// Strategy of events written through core/v1.
-pub struct CoreEvent {
+pub(crate) struct CoreEvent {
     /// Lifetime of an event in seconds (`--event-ttl`).
     pub ttl_seconds: u64,
 }
@@ -27,7 +27,7 @@ impl Strategy for CoreEvent {
 }
 
 /// Strategy of events written through events.k8s.io/v1. The object is already converted to core/v1.
-pub struct NewEvent(pub CoreEvent);
+pub(crate) struct NewEvent(pub CoreEvent);
 
 impl Strategy for NewEvent {
     fn rules(&self) -> Rules {

@@ -8,7 +8,7 @@ use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::Strategy;
 
 /// Strategy of one of the group's two kinds.
-pub struct FlowControl {
+pub(crate) struct FlowControl {
     /// True for PriorityLevelConfigurations, false for FlowSchemas.
     pub levels: bool,
 }

@@ -6,7 +6,7 @@ use crate::registry::strategy::Strategy;
 
 /// Strategy of Leases. The feature gate `CoordinatedLeaderElection` is off: its fields are dropped unless the stored
 /// object already uses them.
-pub struct Lease;
+pub(crate) struct Lease;
 
 fn drop_disabled(new: &mut Value, old: Option<&Value>) {
     for key in ["strategy", "preferredHolder"] {

@@ -14,14 +14,14 @@ use crate::controlplane::fields::{invalid_each, restore, set_default_str, string
 use crate::registry::strategy::{DeleteStrategy, NameRule, Rules, Strategy};
 
 /// Label that holds the namespace's name, so that selectors can match on it.
-pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+pub(crate) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// Entry of `spec.finalizers` that the namespace controller removes once the namespace is empty.
-pub const FINALIZER: &str = "kubernetes";
+pub(crate) const FINALIZER: &str = "kubernetes";
 /// Namespaces that cannot be deleted.
-pub const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+pub(crate) const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Strategy of namespaces.
-pub struct Namespace;
+pub(crate) struct Namespace;
 
 fn label(object: &mut Value) {
     let name = object.name().to_owned();

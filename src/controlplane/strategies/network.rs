@@ -8,7 +8,7 @@ use crate::json;
 use crate::registry::strategy::{NameRule, Rules};
 
 /// Ingresses.
-pub const INGRESS: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const INGRESS: DeclarativeStrategy = DeclarativeStrategy {
     validate: ingress::create,
     validate_update: Some(ingress::update),
     validate_status: ingress::status,
@@ -24,7 +24,7 @@ pub const INGRESS: DeclarativeStrategy = DeclarativeStrategy {
 };
 
 /// IngressClasses.
-pub const INGRESS_CLASS: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const INGRESS_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::ingress_class,
     validate: ingress::class,
     validate_update: Some(ingress::class_update),
@@ -32,7 +32,7 @@ pub const INGRESS_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     ..BASE
 };
 
-pub const NETWORK_POLICY: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const NETWORK_POLICY: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::network_policy,
     validate: |v| check::network_policy(v, None),
     validate_update: Some(|new, old| check::network_policy(new, Some(old))),
@@ -42,14 +42,14 @@ pub const NETWORK_POLICY: DeclarativeStrategy = DeclarativeStrategy {
 };
 
 /// IPAddresses, which are named by the address itself (an IPv6 address is no DNS subdomain).
-pub const IP_ADDRESS: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const IP_ADDRESS: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::ip_address,
     validate_update: Some(check::ip_address_update),
     rules: Rules::named(NameRule::PathSegment),
     ..BASE
 };
 
-pub const SERVICE_CIDR: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const SERVICE_CIDR: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::service_cidr,
     validate_update: Some(check::service_cidr_update),
     generation: &[],
@@ -58,7 +58,7 @@ pub const SERVICE_CIDR: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-pub const POD_DISRUPTION_BUDGET: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const POD_DISRUPTION_BUDGET: DeclarativeStrategy = DeclarativeStrategy {
     validate: policy::budget,
     validate_status: policy::budget_status,
     // Upstream checks the metadata only generically: any path segment is a valid name.

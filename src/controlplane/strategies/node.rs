@@ -8,7 +8,7 @@ use crate::controlplane::validation;
 use crate::registry::strategy::Strategy;
 
 /// Strategy of nodes.
-pub struct Node;
+pub(crate) struct Node;
 
 impl Strategy for Node {
     fn default(&self, object: &mut Value) {

@@ -17,7 +17,7 @@ use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::{DeleteStrategy, Strategy};
 
 /// Strategy of pods.
-pub struct Pod;
+pub(crate) struct Pod;
 
 /// Computes the QoS class from cpu and memory requests and limits (`ComputePodQOS` in upstream's
 /// `pkg/apis/core/v1/helper/qos/qos.go`).

@@ -3,7 +3,7 @@
 
 mod guard;
 
-pub use guard::EscalationGuard;
+pub(crate) use guard::EscalationGuard;
 
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::status::Result;
@@ -14,10 +14,10 @@ use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, 
 use async_trait::async_trait;
 
 /// The API group of the RBAC kinds.
-pub const GROUP: &str = "rbac.authorization.k8s.io";
+pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Strategy of Roles and ClusterRoles.
-pub struct Role {
+pub(crate) struct Role {
     /// True for the namespaced kind.
     pub namespaced: bool,
     /// Prevents privilege escalation.
@@ -48,7 +48,7 @@ impl SideEffects for Role {
 }
 
 /// Strategy of RoleBindings and ClusterRoleBindings.
-pub struct RoleBinding {
+pub(crate) struct RoleBinding {
     /// True for the namespaced kind.
     pub namespaced: bool,
     /// Prevents privilege escalation.

@@ -4,7 +4,7 @@ use super::declarative::{BASE, DeclarativeStrategy};
 use crate::controlplane::validation::runtime_class as check;
 
 /// RuntimeClasses. Updates are validated separately, because the handler is immutable.
-pub const RUNTIME_CLASS: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const RUNTIME_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::class,
     validate_update: Some(check::class_update),
     warn: |new, _| check::warnings(new),

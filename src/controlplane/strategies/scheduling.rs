@@ -10,13 +10,13 @@ use crate::controlplane::fields::{required_choice, set_default};
 use crate::registry::strategy::{DeleteStrategy, Strategy};
 
 /// The API group of PriorityClasses.
-pub const GROUP: &str = "scheduling.k8s.io";
+pub(crate) const GROUP: &str = "scheduling.k8s.io";
 /// Greatest value of a class that is not a system class (`HighestUserDefinablePriority`).
 const HIGHEST_OF_USERS: i64 = 1_000_000_000;
 const SYSTEM_PREFIX: &str = "system-";
 
 /// A priority class that the server creates at start-up.
-pub struct SystemClass {
+pub(crate) struct SystemClass {
     /// `metadata.name`, with the reserved prefix `system-`.
     pub name: &'static str,
     /// Priority of pods in this class.
@@ -26,7 +26,7 @@ pub struct SystemClass {
 }
 
 /// All system classes, with upstream's values and descriptions.
-pub const SYSTEM_CLASSES: [SystemClass; 2] = [
+pub(crate) const SYSTEM_CLASSES: [SystemClass; 2] = [
     SystemClass {
         name: "system-node-critical",
         value: 2_000_001_000,
@@ -41,7 +41,7 @@ pub const SYSTEM_CLASSES: [SystemClass; 2] = [
 ];
 
 /// Strategy of PriorityClasses.
-pub struct PriorityClass;
+pub(crate) struct PriorityClass;
 
 fn value(v: &Value) -> i64 {
     v.get("value").as_i64().unwrap_or(0)

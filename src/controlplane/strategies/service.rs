@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 /// Allocators of cluster IPs and node ports.
 #[derive(Debug)]
-pub struct ServiceAllocators {
+pub(crate) struct ServiceAllocators {
     /// One or two ranges of the flags, of different families; the first one's family is the cluster's default.
     pub ranges: Vec<IpAllocator>,
     /// Changes to `ranges` made by ServiceCIDR objects.
@@ -44,13 +44,13 @@ pub struct ServiceAllocators {
 
 /// Removes the Endpoints object of a deleted Service.
 #[async_trait]
-pub trait EndpointsCleanup: Send + Sync + 'static {
+pub(crate) trait EndpointsCleanup: Send + Sync + 'static {
     /// Removes the Endpoints of this name; does nothing if there are none.
     async fn remove(&self, namespace: &str, name: &str);
 }
 
 /// Strategy of Services.
-pub struct Service {
+pub(crate) struct Service {
     allocators: Arc<ServiceAllocators>,
     addresses: Arc<dyn AddressRegistry>,
     node_ports: Arc<NodePortRecord>,
@@ -60,7 +60,7 @@ pub struct Service {
 impl Service {
     /// Allocates from `allocators` and records cluster IPs in `addresses`, node ports in `node_ports`. `cleanup` runs after
     /// deletes.
-    pub fn new(
+    pub(crate) fn new(
         allocators: Arc<ServiceAllocators>,
         addresses: Arc<dyn AddressRegistry>,
         node_ports: Arc<NodePortRecord>,

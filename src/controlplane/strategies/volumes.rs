@@ -13,7 +13,7 @@ fn pending() -> Value {
     json!({"phase": "Pending"})
 }
 
-pub const PERSISTENT_VOLUME: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const PERSISTENT_VOLUME: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::persistent_volume,
     prepare_create: |v| v.set(&["status", "lastPhaseTransitionTime"], time::now()),
     prepare_status_update: |new, old| {
@@ -35,7 +35,7 @@ pub const PERSISTENT_VOLUME: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-pub const PERSISTENT_VOLUME_CLAIM: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const PERSISTENT_VOLUME_CLAIM: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::claim,
     prepare_create: |v| data_sources(v, None),
     prepare_update: |new, old| data_sources(new, Some(old)),
@@ -72,13 +72,13 @@ fn data_sources(v: &mut Value, old: Option<&Value>) {
     }
 }
 
-pub const LIMIT_RANGE: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const LIMIT_RANGE: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::limit_range,
     validate: quota::limit_range,
     ..BASE
 };
 
-pub const RESOURCE_QUOTA: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const RESOURCE_QUOTA: DeclarativeStrategy = DeclarativeStrategy {
     validate: quota::resource_quota,
     validate_update: Some(quota::resource_quota_update),
     validate_status: quota::resource_quota_status,
@@ -91,7 +91,7 @@ pub const RESOURCE_QUOTA: DeclarativeStrategy = DeclarativeStrategy {
 };
 
 /// StorageClasses.
-pub const STORAGE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const STORAGE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::storage_class,
     validate: storage::storage_class,
     validate_update: Some(storage::storage_class_update),
@@ -100,14 +100,14 @@ pub const STORAGE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
 };
 
 /// VolumeAttributesClasses.
-pub const VOLUME_ATTRIBUTES_CLASS: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const VOLUME_ATTRIBUTES_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     validate: storage::attributes_class,
     validate_update: Some(storage::attributes_class_update),
     ..BASE
 };
 
 /// CSIDrivers. As upstream, an update of the spec increments the generation, but a create does not set it.
-pub const CSI_DRIVER: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const CSI_DRIVER: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::csi_driver,
     prepare_update: |new, old| super::common::bump_generation(new, old, &["spec"]),
     validate: storage::csi_driver,
@@ -117,21 +117,20 @@ pub const CSI_DRIVER: DeclarativeStrategy = DeclarativeStrategy {
 };
 
 /// CSINodes.
-pub const CSI_NODE: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const CSI_NODE: DeclarativeStrategy = DeclarativeStrategy {
     validate: storage::csi_node,
     validate_update: Some(storage::csi_node_update),
     ..BASE
 };
 
-/// CSIStorageCapacities.
-pub const CSI_STORAGE_CAPACITY: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const CSI_STORAGE_CAPACITY: DeclarativeStrategy = DeclarativeStrategy {
     validate: storage::csi_storage_capacity,
     validate_update: Some(storage::csi_storage_capacity_update),
     warn: |new, _| storage::csi_storage_capacity_warnings(new),
     ..BASE
 };
 
-pub const VOLUME_ATTACHMENT: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const VOLUME_ATTACHMENT: DeclarativeStrategy = DeclarativeStrategy {
     validate: storage::volume_attachment,
     validate_update: Some(storage::volume_attachment_update),
     validate_status: storage::volume_attachment_update,

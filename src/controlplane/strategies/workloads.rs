@@ -38,7 +38,7 @@ fn name_warning(new: &Value, old: Option<&Value>) -> Vec<String> {
     )]
 }
 
-pub const POD_TEMPLATE: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const POD_TEMPLATE: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::pod_template,
     validate: check::pod_template,
     warn: |new, old| template_warnings(new, old, &["template"]),
@@ -46,7 +46,7 @@ pub const POD_TEMPLATE: DeclarativeStrategy = DeclarativeStrategy {
     ..BASE
 };
 
-pub const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::replication_controller,
     validate: check::replication_controller,
     rules: Rules {
@@ -69,7 +69,7 @@ pub const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-pub const DEPLOYMENT: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const DEPLOYMENT: DeclarativeStrategy = DeclarativeStrategy {
     rules: Rules {
         wire_annotations: &["deprecated.deployment.rollback.to"],
         ..Rules::DEFAULT
@@ -96,7 +96,7 @@ pub const DEPLOYMENT: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-pub const REPLICA_SET: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const REPLICA_SET: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::replica_set,
     validate: check::replica_set,
     validate_update: Some(check::replica_set_update),
@@ -111,7 +111,7 @@ pub const REPLICA_SET: DeclarativeStrategy = DeclarativeStrategy {
 };
 
 /// StatefulSets. `rollingUpdate.maxUnavailable` is dropped unless already stored, because its feature gate is off.
-pub const STATEFUL_SET: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const STATEFUL_SET: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::stateful_set,
     prepare_create: |v| {
         v.unset(MAX_UNAVAILABLE);
@@ -146,7 +146,7 @@ pub const STATEFUL_SET: DeclarativeStrategy = DeclarativeStrategy {
 const MAX_UNAVAILABLE: &[&str] = &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
 
 /// DaemonSets. The template has its own generation, kept in a deprecated annotation.
-pub const DAEMON_SET: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const DAEMON_SET: DeclarativeStrategy = DeclarativeStrategy {
     rules: Rules {
         wire_annotations: &[TEMPLATE_GENERATION],
         ..Rules::DEFAULT
@@ -183,14 +183,14 @@ fn template_generation(v: &Value) -> i64 {
     text.parse().unwrap_or(0)
 }
 
-pub const CONTROLLER_REVISION: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const CONTROLLER_REVISION: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::controller_revision,
     validate_update: Some(check::controller_revision_update),
     ..BASE
 };
 
 /// Jobs. Deleting one orphans its pods unless the caller sets a propagation policy.
-pub const JOB: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const JOB: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::job,
     prepare_create: generate_selector,
     validate: validation::job::create,
@@ -212,7 +212,7 @@ pub const JOB: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-pub const CRON_JOB: DeclarativeStrategy = DeclarativeStrategy {
+pub(crate) const CRON_JOB: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::cron_job,
     validate: validation::cronjob::create,
     validate_update: Some(validation::cronjob::update),

@@ -97,6 +97,10 @@ impl SubresourceHandler for Scale {
         Ok(scale)
     }
 
+    fn validated_without_managed_fields(&self) -> bool {
+        true
+    }
+
     fn schema(&self) -> Option<Arc<dyn Schema>> {
         definition().ok().map(|s| Arc::new(s) as Arc<dyn Schema>)
     }

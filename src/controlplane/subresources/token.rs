@@ -28,7 +28,7 @@ const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
 /// Configuration of token issuance.
 #[derive(Clone)]
-pub struct TokenRequests {
+pub(crate) struct TokenRequests {
     /// Signs the tokens.
     pub issuer: Issuer,
     /// The server's own audiences, used for requests that name none.

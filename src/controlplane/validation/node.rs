@@ -41,13 +41,13 @@ fn annotations(out: &mut ErrorList, v: &Value) {
     let path = FieldPath::new("metadata").child("annotations");
     if let Some(text) = v.annotation(TAINTS).filter(|t| !t.is_empty()) {
         match json::decode(text.as_bytes()) {
-            Err(why) => out.push(FieldError::invalid(&path, TAINTS, why)),
+            Err(why) => out.push(FieldError::invalid(&path, TAINTS, why.to_string())),
             Ok(list) => taints(out, &list, &path.child(TAINTS)),
         }
     }
     if let Some(text) = v.annotation(AVOID).filter(|t| !t.is_empty()) {
         match json::decode(text.as_bytes()) {
-            Err(why) => out.push(FieldError::invalid(&path.child("AvoidPods"), AVOID, why)),
+            Err(why) => out.push(FieldError::invalid(&path.child("AvoidPods"), AVOID, why.to_string())),
             Ok(avoid) => {
                 for (i, entry) in avoid.get("preferAvoidPods").items().iter().enumerate() {
                     let at = path.child(AVOID).index(i).child("PodSignature");

@@ -97,7 +97,7 @@ const FLOWS: &[&str] = &["FlowSchema", "PriorityLevelConfiguration"];
 const RBAC: &[&str] = &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
 
 /// True if upstream's scheme contains this kind, served or not.
-pub fn known(kind: &GroupVersionKind) -> bool {
+pub(crate) fn known(kind: &GroupVersionKind) -> bool {
     let retired = |(group, version, kinds): &(&str, &str, &[&str])| {
         *group == kind.group.as_str() && *version == kind.version.as_str() && kinds.contains(&kind.kind.as_str())
     };
@@ -105,7 +105,7 @@ pub fn known(kind: &GroupVersionKind) -> bool {
 }
 
 /// True if both are versions of the same kind. Some kinds moved between groups.
-pub fn same_kind(a: &GroupVersionKind, b: &GroupVersionKind) -> bool {
+pub(crate) fn same_kind(a: &GroupVersionKind, b: &GroupVersionKind) -> bool {
     a.kind == b.kind && home(a) == home(b)
 }
 

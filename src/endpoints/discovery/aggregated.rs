@@ -10,6 +10,7 @@ use crate::apimachinery::value::{Map, Value};
 use crate::endpoints::negotiate::{Media, accept_line, clauses};
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
 use crate::server::container::WebService;
+use crate::sync::Mutex;
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use aws_lc_rs::digest;
@@ -18,18 +19,18 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH
 use http::{HeaderMap, StatusCode};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// The contributor of a group version. If several contribute the same one, the lowest source is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Source(pub u32);
+pub(crate) struct Source(pub u32);
 
 #[allow(missing_docs, reason = "each constant is the source of its name")]
 impl Source {
-    pub const AGGREGATED: Self = Self(0);
-    pub const BUILT_IN: Self = Self(100);
-    pub const CUSTOM: Self = Self(200);
+    pub(crate) const AGGREGATED: Self = Self(0);
+    pub(crate) const BUILT_IN: Self = Self(100);
+    pub(crate) const CUSTOM: Self = Self(200);
 }
 
 /// The sort position of a group version; higher values come first.
@@ -43,7 +44,7 @@ pub struct Priorities {
 
 /// A rendered document with its ETag.
 #[derive(Debug)]
-pub struct Rendered {
+pub(crate) struct Rendered {
     /// Compact JSON followed by a newline.
     pub json: Bytes,
     /// Quoted upper-case hexadecimal SHA-512 of the JSON without the newline.
@@ -52,7 +53,7 @@ pub struct Rendered {
 
 /// The parts of one document: `/apis`, or `/api` with only the core group.
 #[derive(Default)]
-pub struct AggregatedDiscovery {
+pub(crate) struct AggregatedDiscovery {
     parts: Mutex<BTreeMap<GroupVersion, BTreeMap<Source, Part>>>,
     rendered: ArcSwapOption<Rendered>,
     times: AtomicU64,
@@ -68,13 +69,13 @@ struct Part {
 // The order of [`Source`] follows its number, so the first key of the inner map is the source shown.
 impl AggregatedDiscovery {
     /// An empty document.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Adds or replaces a source's part, of the form `{version, resources, freshness}` (see
     /// [`super::resources::aggregated`]). An equal part keeps the rendered document.
-    pub fn set_group_version(&self, source: Source, gv: &GroupVersion, priorities: Priorities, document: Value) {
+    pub(crate) fn set_group_version(&self, source: Source, gv: &GroupVersion, priorities: Priorities, document: Value) {
         let part = Part {
             priorities,
             document: Arc::new(document),
@@ -88,7 +89,7 @@ impl AggregatedDiscovery {
     }
 
     /// Removes a source's part; the next source's becomes visible.
-    pub fn remove_group_version(&self, source: Source, gv: &GroupVersion) {
+    pub(crate) fn remove_group_version(&self, source: Source, gv: &GroupVersion) {
         let mut parts = self.lock();
         let Some(sources) = parts.get_mut(gv) else {
             return;
@@ -101,14 +102,8 @@ impl AggregatedDiscovery {
         }
     }
 
-    /// Removes all of a source's parts of a group.
-    pub fn remove_group(&self, source: Source, group: &str) {
-        let versions: Vec<GroupVersion> = self.lock().keys().filter(|gv| gv.group == group).cloned().collect();
-        versions.iter().for_each(|gv| self.remove_group_version(source, gv));
-    }
-
     /// The current document, rendered if necessary.
-    pub fn rendered(&self) -> Arc<Rendered> {
+    pub(crate) fn rendered(&self) -> Arc<Rendered> {
         if let Some(r) = self.rendered.load_full() {
             return r;
         }
@@ -127,12 +122,12 @@ impl AggregatedDiscovery {
     }
 
     /// The number of times the document was rendered.
-    pub fn times_rendered(&self) -> u64 {
+    pub(crate) fn times_rendered(&self) -> u64 {
         self.times.load(Ordering::Relaxed)
     }
 
     /// Responds if any clause of `Accept` requests the aggregated form; `None` if the client wants the plain list.
-    pub fn respond(&self, headers: &HeaderMap) -> Option<Response> {
+    pub(crate) fn respond(&self, headers: &HeaderMap) -> Option<Response> {
         let media = wanted(headers)?;
         let rendered = self.rendered();
         // Upstream compares the header as a whole; lists of ETags never match.
@@ -173,7 +168,7 @@ impl AggregatedDiscovery {
     }
 
     /// The route at `root` that serves this document, or `plain` to clients that do not request the aggregated form.
-    pub fn route(self: Arc<Self>, root: &str, plain: Value) -> WebService {
+    pub(crate) fn route(self: Arc<Self>, root: &str, plain: Value) -> WebService {
         let route = Route::of(root, plain);
         let negotiating = Negotiating {
             aggregated: self,
@@ -188,19 +183,22 @@ impl AggregatedDiscovery {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<GroupVersion, BTreeMap<Source, Part>>> {
-        self.parts.lock().expect("no code panics while holding this lock")
+    fn lock(&self) -> crate::sync::MutexGuard<'_, BTreeMap<GroupVersion, BTreeMap<Source, Part>>> {
+        self.parts.lock()
     }
 }
 
 /// The quoted upper-case hexadecimal SHA-512.
-pub fn etag(bytes: &[u8]) -> String {
+pub(crate) fn etag(bytes: &[u8]) -> String {
     format!("\"{}\"", hash(bytes))
 }
 
 /// The upper-case hexadecimal SHA-512.
-pub fn hash(bytes: &[u8]) -> String {
-    let sum = digest::digest(&digest::SHA512, bytes);
+pub(crate) fn hash(bytes: &[u8]) -> String {
+    upper_hex(&digest::digest(&digest::SHA512, bytes))
+}
+
+pub(crate) fn upper_hex(sum: &digest::Digest) -> String {
     sum.as_ref().iter().map(|b| format!("{b:02X}")).collect()
 }
 
@@ -257,7 +255,7 @@ fn document(parts: &BTreeMap<GroupVersion, BTreeMap<Source, Part>>) -> Value {
 }
 
 /// Serves the aggregated document if requested, and otherwise the plain list.
-pub struct Negotiating {
+pub(crate) struct Negotiating {
     /// The aggregated document.
     pub aggregated: Arc<AggregatedDiscovery>,
     /// The handler of the plain list.

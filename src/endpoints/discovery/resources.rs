@@ -9,23 +9,18 @@ use aws_lc_rs::digest;
 use base64::Engine as _;
 
 /// The hash by which clients distinguish storage versions.
-pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
+pub(crate) fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
     let text = format!("{group}/{version}/{kind}");
     let sum = digest::digest(&digest::SHA256, text.as_bytes());
     base64::engine::general_purpose::STANDARD.encode(&sum.as_ref()[..8])
 }
 
 /// What discovery shows of a resource.
-pub struct Described<'a> {
-    /// The kind.
+pub(crate) struct Described<'a> {
     pub kind: GroupVersionKind,
-    /// The plural.
     pub plural: &'a str,
-    /// The singular.
     pub singular: &'a str,
-    /// Short names.
     pub short_names: &'a [Str],
-    /// Categories.
     pub categories: &'a [Str],
     /// True for namespaced resources.
     pub namespaced: bool,
@@ -39,7 +34,7 @@ pub struct Described<'a> {
 
 impl<'a> Described<'a> {
     /// Describes a resource.
-    pub fn of(row: &'a Resource) -> Self {
+    pub(crate) fn of(row: &'a Resource) -> Self {
         let subresources = row.subresources.iter();
         Self {
             kind: row.gvk(),
@@ -74,7 +69,7 @@ fn strings(all: &[Str]) -> Vec<Value> {
 }
 
 /// Builds an `APIResourceList`. Like upstream's, the one of the core group has no apiVersion.
-pub fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'a>>) -> Value {
+pub(crate) fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'a>>) -> Value {
     let mut resources = Vec::new();
     for row in sorted(rows) {
         let mut m = Map::new();
@@ -122,7 +117,7 @@ pub fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'a>>) ->
 ///
 /// With `filled`, response kinds include their group and version (custom resources); built-in ones omit what the path
 /// already contains.
-pub fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'a>>, filled: bool) -> Value {
+pub(crate) fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'a>>, filled: bool) -> Value {
     let kind = |gvk: &GroupVersionKind| {
         let same = !filled && gvk.group_version() == *gv;
         let part = |s: &Str| Value::from(if same { "" } else { s.as_str() });

@@ -5,7 +5,7 @@ use crate::apimachinery::value::{Map, Value};
 use std::cmp::Ordering;
 
 /// `/api`: an APIVersions object (which has no apiVersion). `server_address` is the external `host:port`.
-pub fn api_versions(versions: &[&str], server_address: &str) -> Value {
+pub(crate) fn api_versions(versions: &[&str], server_address: &str) -> Value {
     let mut cidr = Map::new();
     cidr.insert("clientCIDR", "0.0.0.0/0");
     cidr.insert("serverAddress", server_address);
@@ -17,7 +17,7 @@ pub fn api_versions(versions: &[&str], server_address: &str) -> Value {
 }
 
 /// An entry of an APIGroupList: one group without kind and apiVersion. `versions` are in order of preference.
-pub fn group_entry(group: &str, versions: &[&str]) -> Value {
+pub(crate) fn group_entry(group: &str, versions: &[&str]) -> Value {
     let one = |v: &&str| {
         let mut m = Map::new();
         m.insert("groupVersion", GroupVersion::new(group, v).to_string());
@@ -34,7 +34,7 @@ pub fn group_entry(group: &str, versions: &[&str]) -> Value {
 }
 
 /// `/apis/<group>`: an APIGroup object.
-pub fn api_group(group: &str, versions: &[&str]) -> Value {
+pub(crate) fn api_group(group: &str, versions: &[&str]) -> Value {
     let mut entry = group_entry(group, versions);
     entry.set(&["kind"], "APIGroup");
     entry.set(&["apiVersion"], "v1");
@@ -42,7 +42,7 @@ pub fn api_group(group: &str, versions: &[&str]) -> Value {
 }
 
 /// `/apis`: an APIGroupList of [`group_entry`] values.
-pub fn api_group_list(entries: Vec<Value>) -> Value {
+pub(crate) fn api_group_list(entries: Vec<Value>) -> Value {
     let mut m = Map::new();
     m.insert("kind", "APIGroupList");
     m.insert("apiVersion", "v1");
@@ -52,7 +52,7 @@ pub fn api_group_list(entries: Vec<Value>) -> Value {
 
 /// Compares versions by Kubernetes' priority; the greatest is preferred. GA precedes beta and alpha, then the number
 /// counts. Other names come last, in alphabetical order (`k8s.io/apimachinery/pkg/version`).
-pub fn compare_versions(a: &str, b: &str) -> Ordering {
+pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
     match (parts(a), parts(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
         (Some(_), None) => Ordering::Greater,

@@ -3,12 +3,14 @@
 use super::gnostic;
 use crate::api::openapi::Dialect;
 use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::json::pieces::Pieces;
 use crate::apimachinery::value::Value;
-use crate::endpoints::discovery::aggregated::hash;
+use crate::endpoints::discovery::aggregated::upper_hex;
 use crate::endpoints::negotiate::{Clause, accept_line, clauses};
 use crate::endpoints::respond::gzip;
 use crate::request::{Body, OnDemandBody, Response};
 use crate::tasks::off_thread;
+use aws_lc_rs::digest;
 use bytes::{Buf as _, Bytes};
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -26,11 +28,11 @@ use std::task::{Context, Poll};
 /// Bytes decompressed per body frame.
 const CHUNK: usize = 64 << 10;
 /// Approximate memory for compressing or decompressing a document, in bytes.
-pub const MEMORY: usize = 1 << 20;
+pub(crate) const MEMORY: usize = 1 << 20;
 
 /// The encodings of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DocumentEncoding {
+pub(crate) enum DocumentEncoding {
     /// JSON.
     Json,
     /// The protobuf messages of gnostic-models.
@@ -39,7 +41,7 @@ pub enum DocumentEncoding {
 
 /// An encoded and compressed document. Cloning is cheap.
 #[derive(Debug, Clone)]
-pub struct CachedDocument {
+pub(crate) struct CachedDocument {
     /// Upper-case hexadecimal SHA-512 of the JSON, or another text that changes with it.
     pub hash: String,
     dialect: Dialect,
@@ -51,28 +53,39 @@ pub struct CachedDocument {
 impl CachedDocument {
     /// Encodes and compresses a document. Takes tens of milliseconds for a large one, so do not call it on a reactor
     /// thread.
-    pub fn new(document: &Value, dialect: Dialect) -> Self {
-        let json = json::to_vec(document);
+    pub(crate) fn new(document: &Value, dialect: Dialect) -> Self {
+        Self::written(dialect, |to| to.value(document))
+    }
+
+    /// As [`new`](Self::new), for a document that is written part by part.
+    pub(crate) fn written(dialect: Dialect, write: impl FnOnce(&mut Pieces<'_>)) -> Self {
+        let mut sum = digest::Context::new(&digest::SHA512);
+        let mut packer = Packer::new();
+        let mut sink = |piece: &[u8]| {
+            sum.update(piece);
+            packer.add(piece);
+        };
+        Pieces::write(&mut sink, write);
         Self {
-            hash: hash(&json),
+            hash: upper_hex(&sum.finish()),
             dialect,
-            packed: pack(&json),
+            packed: packer.finish(),
             protobuf: Arc::default(),
         }
     }
 
     /// The size of the compressed encodings.
-    pub fn packed_len(&self) -> usize {
+    pub(crate) fn packed_len(&self) -> usize {
         self.packed.len() + self.protobuf.get().map_or(0, Bytes::len)
     }
 
     /// The ETag: the quoted hash.
-    pub fn etag(&self) -> String {
+    pub(crate) fn etag(&self) -> String {
         format!("\"{}\"", self.hash)
     }
 
     /// Decompresses the JSON, which takes milliseconds for a large document.
-    pub fn json(&self) -> Vec<u8> {
+    pub(crate) fn json(&self) -> Vec<u8> {
         unpack(&self.packed)
     }
 
@@ -88,7 +101,7 @@ impl CachedDocument {
     }
 
     /// Selects the encoding by `Accept`; `None` if the client accepts neither.
-    pub fn negotiate(&self, headers: &HeaderMap) -> Option<DocumentEncoding> {
+    pub(crate) fn negotiate(&self, headers: &HeaderMap) -> Option<DocumentEncoding> {
         let offers = [DocumentEncoding::Json, DocumentEncoding::Protobuf];
         let clauses = clauses(accept_line(headers));
         let best = |c: &Clause<'_>| {
@@ -101,7 +114,7 @@ impl CachedDocument {
 
     /// Responds with the document (200), 304 or 406. Does not block the thread: large documents are encoded off the
     /// reactor. Cancel safe.
-    pub async fn respond(&self, headers: &HeaderMap) -> Response {
+    pub(crate) async fn respond(&self, headers: &HeaderMap) -> Response {
         let Some(encoding) = self.negotiate(headers) else {
             return bare(StatusCode::NOT_ACCEPTABLE);
         };
@@ -175,10 +188,29 @@ impl DocumentEncoding {
     }
 }
 
+/// Compresses what is added to it.
+struct Packer(GzEncoder<Vec<u8>>);
+
+impl Packer {
+    fn new() -> Self {
+        Self(GzEncoder::new(Vec::new(), Compression::new(5)))
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).expect("writing to a Vec cannot fail");
+    }
+
+    fn finish(self) -> Bytes {
+        let packed = self.0.finish().expect("writing to a Vec cannot fail");
+        // The document is kept: without spare capacity.
+        packed.into_boxed_slice().into()
+    }
+}
+
 fn pack(bytes: &[u8]) -> Bytes {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::new(5));
-    let packed = encoder.write_all(bytes).and_then(|()| encoder.finish());
-    packed.expect("writing to a Vec cannot fail").into()
+    let mut packer = Packer::new();
+    packer.add(bytes);
+    packer.finish()
 }
 
 /// A response that is decompressed while it is sent, so that a slow client only occupies one chunk of memory.

@@ -23,11 +23,11 @@ struct SingleGetDocument {
 
 impl SingleGetDocument {
     fn build(self) -> (String, Build) {
-        (self.key.clone(), Arc::new(move || self.document()))
+        (self.key.clone(), Arc::new(move |to| to.value(&self.document())))
     }
 
     /// The path item for the combined v2 document.
-    fn item(&self) -> Value {
+    fn item(&self) -> Map {
         let schema = match self.definition {
             Some(d) => crate::json!({"$ref": format!("#/definitions/{d}")}),
             None => crate::json!({"type": "string"}),
@@ -44,7 +44,7 @@ impl SingleGetDocument {
         get.set(&["produces"], types);
         let mut item = Map::new();
         item.insert("get", get);
-        Value::Object(item)
+        item
     }
 
     fn document(&self) -> Value {
@@ -75,7 +75,7 @@ impl SingleGetDocument {
 }
 
 /// Keys and builders of the small documents of a core server; `groups` are its named groups.
-pub fn all(groups: &[&str]) -> Vec<(String, Build)> {
+pub(crate) fn all(groups: &[&str]) -> Vec<(String, Build)> {
     let named = groups.iter().map(|g| of_group(g));
     let all = core().into_iter().chain(every()).chain(named);
     all.map(SingleGetDocument::build).collect()
@@ -83,7 +83,7 @@ pub fn all(groups: &[&str]) -> Vec<(String, Build)> {
 
 /// The same as path items for the combined v2 document, each with the definition it refers to. Servers of the core
 /// group (`""`) have additional ones.
-pub fn items(groups: &[&str]) -> Vec<(String, Value, Option<&'static str>)> {
+pub(crate) fn items(groups: &[&str]) -> Vec<(String, Map, Option<&'static str>)> {
     let named = groups.iter().filter(|g| !g.is_empty()).map(|g| of_group(g));
     let of_core = groups.contains(&"").then(core).into_iter().flatten();
     let all = of_core.chain(every()).chain(named);
@@ -97,7 +97,7 @@ fn every() -> [SingleGetDocument; 2] {
             "apis",
             "getAPIVersions",
             "apis",
-            "lists the groups there are",
+            "get available API versions",
             "APIGroupList",
         ),
         SingleGetDocument {
@@ -105,7 +105,7 @@ fn every() -> [SingleGetDocument; 2] {
             path: "/version/".to_owned(),
             operation: "getCodeVersion".to_owned(),
             tag: "version".to_owned(),
-            description: "says which version this server is",
+            description: "get the version information for this server",
             types: &["application/json"],
             definition: Some("io.k8s.apimachinery.pkg.version.Info"),
         },
@@ -119,19 +119,21 @@ fn core() -> [SingleGetDocument; 3] {
             "api",
             "getCoreAPIVersions",
             "core",
-            "lists the versions of the core group",
+            "get available API versions",
             "APIVersions",
         ),
         keys(
             ".well-known/openid-configuration",
             "getServiceAccountIssuerOpenIDConfiguration",
             "WellKnown",
+            "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'",
             &["application/json"],
         ),
         keys(
             "openid/v1/jwks",
             "getServiceAccountIssuerOpenIDKeyset",
             "openid",
+            "get service account issuer OpenID JSON Web Key Set (contains public token verification keys)",
             &["application/jwk-set+json"],
         ),
     ]
@@ -154,7 +156,7 @@ fn root(key: &str, operation: &str, tag: &str, description: &'static str, kind: 
 }
 
 /// The document of `/apis/<group>`.
-pub fn group(group: &str) -> (String, Build) {
+pub(crate) fn group(group: &str) -> (String, Build) {
     of_group(group).build()
 }
 
@@ -166,19 +168,25 @@ fn of_group(group: &str) -> SingleGetDocument {
         path: format!("/apis/{group}/"),
         operation: format!("get{camel}APIGroup"),
         tag: tag.trim_end_matches('_').to_owned(),
-        description: "lists the versions of a group",
+        description: "get information of a group",
         types: &OBJECT_TYPES,
         definition: Some(definition("APIGroup")),
     }
 }
 
-fn keys(key: &str, operation: &str, tag: &str, types: &'static [&'static str]) -> SingleGetDocument {
+fn keys(
+    key: &str,
+    operation: &str,
+    tag: &str,
+    description: &'static str,
+    types: &'static [&'static str],
+) -> SingleGetDocument {
     SingleGetDocument {
         key: key.to_owned(),
         path: format!("/{key}/"),
         operation: operation.to_owned(),
         tag: tag.to_owned(),
-        description: "what verifies service account tokens",
+        description,
         types,
         definition: None,
     }
@@ -206,7 +214,7 @@ mod tests {
     #[test]
     fn small_documents_contain_all_referenced_schemas() {
         for (key, build) in all(&["apps"]) {
-            let doc = build();
+            let doc = super::super::v3::tree(|to| build(to));
             let text = crate::apimachinery::codec::json::to_string(&doc);
             for name in text.split("#/components/schemas/").skip(1) {
                 let name = name.split('"').next().unwrap();

@@ -1,21 +1,32 @@
 //! The definitions of kinds with a schema of their own, and of their lists.
 //!
-//! Entry point: [`components`].
+//! Entry point: [`write`].
 
 use super::operations::list_definition;
 use crate::api::openapi::{API_VERSION, Dialect, KIND};
+use crate::apimachinery::codec::json::pieces::Members;
 use crate::apimachinery::gvk::GroupVersion;
-use crate::apimachinery::value::{Map, Value};
+use crate::apimachinery::value::Value;
+use crate::interrupt::checkpoint;
 use crate::registry::resource::Resource;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 const SELECTABLE: &str = "x-kubernetes-selectable-fields";
 
-/// The components of those resources whose kind is not built in, and of their lists, by definition name. Definitions
-/// that they refer to are added to `named`.
-pub(super) fn components(dialect: Dialect, gv: &GroupVersion, rows: &[Arc<Resource>], named: &mut Vec<String>) -> Map {
-    let mut own = Map::new();
+/// Writes the components of those resources whose kind is not built in, and of their lists. Definitions that they refer
+/// to are added to `named`. One component at a time: the trees of all schemas would take many times the memory of the text.
+/// `written` are the names of what is written already.
+pub(super) fn write(
+    dialect: Dialect,
+    gv: &GroupVersion,
+    rows: &[Arc<Resource>],
+    named: &mut Vec<String>,
+    to: &mut Members<'_, '_>,
+    written: &mut HashSet<String>,
+) {
     for row in rows {
+        checkpoint();
         let Some(mut component) = row.schema.openapi(dialect) else {
             continue;
         };
@@ -28,12 +39,14 @@ pub(super) fn components(dialect: Dialect, gv: &GroupVersion, rows: &[Arc<Resour
             component.set(&[SELECTABLE], fields.clone());
             list.set(&[SELECTABLE], fields);
         }
-        references(&component, named);
-        references(&list, named);
-        own.insert(row.definition.as_str(), component);
-        own.insert(list_definition(row), list);
+        for (name, schema) in [(row.definition.to_string(), component), (list_definition(row), list)] {
+            references(&schema, named);
+            if !written.contains(&name) {
+                to.value(&name, &schema);
+                written.insert(name);
+            }
+        }
     }
-    own
 }
 
 fn list_of(dialect: Dialect, gv: &GroupVersion, row: &Resource) -> Value {

@@ -52,7 +52,7 @@ enum Test {
 }
 
 /// Encodes a document as `openapi.v2.Document` or `openapi.v3.Document`.
-pub fn encode(document: &Value, dialect: Dialect) -> Vec<u8> {
+pub(crate) fn encode(document: &Value, dialect: Dialect) -> Vec<u8> {
     let message = match dialect {
         Dialect::V2 => &v2::DOCUMENT,
         Dialect::V3 => &v3::DOCUMENT,

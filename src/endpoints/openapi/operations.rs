@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// An operation on a path.
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub(crate) struct Operation {
     /// The path with placeholders.
     pub path: String,
     /// The HTTP method in lower case.
@@ -20,6 +20,10 @@ pub struct Operation {
     pub verb: String,
     /// The part of the operation ID that follows group and version.
     pub subject: String,
+    /// The kind of the resource, also for operations on its subresources.
+    pub resource_kind: String,
+    /// The subresource that the operation is on.
+    pub subresource: Option<String>,
     /// The kind of the request and response bodies.
     pub gvk: GroupVersionKind,
     /// The name of the object's definition.
@@ -30,13 +34,15 @@ pub struct Operation {
     pub in_path: Vec<&'static str>,
     /// The request and response bodies.
     pub shape: Shape,
+    /// Whether the resource can be watched.
+    pub watchable: bool,
     /// Whose conventions the description follows.
     pub style: Style,
 }
 
 /// Upstream describes operations in two places, with small differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub(crate) enum Style {
     /// Kinds of the schema table.
     BuiltIn,
     /// Kinds with a schema of their own, which support neither protobuf nor strategic merge patches.
@@ -47,7 +53,7 @@ pub enum Style {
 
 impl Style {
     /// The style of a resource.
-    pub fn of(row: &Resource) -> Self {
+    pub(crate) fn of(row: &Resource) -> Self {
         match row.schema.definition() {
             Some(_) => Self::BuiltIn,
             None if row.unstructured => Self::Custom,
@@ -58,7 +64,7 @@ impl Style {
 
 /// The request and response bodies of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub(crate) enum Shape {
     /// Response: one object.
     Get,
     /// Response: a list.
@@ -91,7 +97,7 @@ fn title(word: &str) -> String {
 }
 
 /// The group version in operation IDs: `CoreV1`, `RbacAuthorizationV1`.
-pub fn group_version_camel(gv: &GroupVersion) -> String {
+pub(crate) fn group_version_camel(gv: &GroupVersion) -> String {
     let group = match gv.group.as_str() {
         "" => "core",
         g => g.strip_suffix(".k8s.io").unwrap_or(g),
@@ -100,7 +106,7 @@ pub fn group_version_camel(gv: &GroupVersion) -> String {
 }
 
 /// The group version as a tag: `core_v1`, `rbacAuthorization_v1`.
-pub fn tag(gv: &GroupVersion) -> String {
+pub(crate) fn tag(gv: &GroupVersion) -> String {
     let group = match gv.group.as_str() {
         "" => "core",
         g => g.strip_suffix(".k8s.io").unwrap_or(g),
@@ -111,13 +117,13 @@ pub fn tag(gv: &GroupVersion) -> String {
 }
 
 /// The name of the definition of a resource's lists.
-pub fn list_definition(row: &Resource) -> String {
+pub(crate) fn list_definition(row: &Resource) -> String {
     let prefix = row.definition.strip_suffix(row.kind.as_str()).unwrap_or_default();
     format!("{prefix}{}", row.list_kind)
 }
 
 /// All operations of a group version, resource by resource.
-pub fn of_rows<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>) -> Vec<Operation> {
+pub(crate) fn of_rows<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>) -> Vec<Operation> {
     let mut rows: Vec<_> = rows.collect();
     rows.sort_by(|a, b| a.gvr.resource.cmp(&b.gvr.resource));
     let mut out = Vec::new();
@@ -152,11 +158,14 @@ fn of_row(root: &str, row: &Resource, out: &mut Vec<Operation>) {
                 action,
                 verb: verb.to_owned(),
                 subject,
+                resource_kind: row.kind.to_string(),
+                subresource: None,
                 gvk: row.gvk(),
                 definition: row.definition.to_string(),
                 list_definition: list_definition(row),
                 in_path: in_path.to_vec(),
                 shape,
+                watchable: row.verbs.has(Verbs::WATCH),
                 style,
             });
         };
@@ -304,6 +313,8 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
                 } else {
                     subject.to_owned()
                 },
+                resource_kind: row.kind.to_string(),
+                subresource: Some(sub.name.to_string()),
                 gvk: match style {
                     Style::Custom => row.gvk(),
                     _ => sub.kind.clone(),
@@ -312,6 +323,7 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
                 list_definition: list_definition(row),
                 in_path: in_path.to_vec(),
                 shape,
+                watchable: false,
                 style,
             });
         };

@@ -7,6 +7,7 @@ use crate::api::openapi::Dialect;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
 use crate::endpoints::options::connect;
+use crate::interrupt::checkpoint;
 use std::collections::BTreeMap;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -31,110 +32,70 @@ struct Parameter {
     /// The location: `path` or `query`.
     place: &'static str,
     ty: &'static str,
-    description: &'static str,
 }
 
-const fn query(name: &'static str, ty: &'static str, description: &'static str) -> Parameter {
+const fn query(name: &'static str, ty: &'static str) -> Parameter {
     Parameter {
         name,
         place: "query",
         ty,
-        description,
     }
 }
 
-const PRETTY: Parameter = query(
-    "pretty",
-    "string",
-    "Indents the answer where it is 'true'; the default depends on the User-Agent (browsers, curl and wget).",
-);
-const DRY_RUN: Parameter = query(
-    "dryRun",
-    "string",
-    "With 'All' nothing is stored; every other check is made.",
-);
-const FIELD_MANAGER: Parameter = query(
-    "fieldManager",
-    "string",
-    "Name of whoever makes the change, for managed fields; at most 128 printable bytes.",
-);
-const FIELD_VALIDATION: Parameter = query(
-    "fieldValidation",
-    "string",
-    "What becomes of unknown and duplicate fields: Ignore, Warn (the default) or Strict.",
-);
-const FORCE: Parameter = query("force", "boolean", "An apply takes over fields that others own.");
+const PRETTY: Parameter = query("pretty", "string");
+const DRY_RUN: Parameter = query("dryRun", "string");
+const FIELD_MANAGER: Parameter = query("fieldManager", "string");
+const FIELD_VALIDATION: Parameter = query("fieldValidation", "string");
+const FORCE: Parameter = query("force", "boolean");
 const LISTS: [Parameter; 11] = [
-    query(
-        "allowWatchBookmarks",
-        "boolean",
-        "The client takes BOOKMARK events of a watch.",
-    ),
-    query(
-        "continue",
-        "string",
-        "Goes on with a list where an earlier page with a limit ended.",
-    ),
-    query("fieldSelector", "string", "Selects objects by their fields."),
-    query("labelSelector", "string", "Selects objects by their labels."),
-    query(
-        "limit",
-        "integer",
-        "Most objects of one answer; further ones follow with `continue`.",
-    ),
-    query(
-        "resourceVersion",
-        "string",
-        "Which state is read, or where a watch starts.",
-    ),
-    query(
-        "resourceVersionMatch",
-        "string",
-        "How resourceVersion is meant: Exact or NotOlderThan.",
-    ),
-    query(
-        "sendInitialEvents",
-        "boolean",
-        "A watch begins with the state there is, closed by a bookmark.",
-    ),
-    query(
-        "shardSelector",
-        "string",
-        "Selects a part of the objects by hash; without effect here.",
-    ),
-    query("timeoutSeconds", "integer", "Ends the call after this many seconds."),
-    query("watch", "boolean", "Streams changes instead of answering with a list."),
+    query("allowWatchBookmarks", "boolean"),
+    query("continue", "string"),
+    query("fieldSelector", "string"),
+    query("labelSelector", "string"),
+    query("limit", "integer"),
+    query("resourceVersion", "string"),
+    query("resourceVersionMatch", "string"),
+    query("sendInitialEvents", "boolean"),
+    query("shardSelector", "string"),
+    query("timeoutSeconds", "integer"),
+    query("watch", "boolean"),
 ];
 const DELETES: [Parameter; 4] = [
-    query(
-        "gracePeriodSeconds",
-        "integer",
-        "Seconds until the object goes; zero: at once.",
-    ),
-    query(
-        "ignoreStoreReadErrorWithClusterBreakingPotential",
-        "boolean",
-        "Deletes what cannot be read; without effect here.",
-    ),
-    query("orphanDependents", "boolean", "Deprecated form of propagationPolicy."),
-    query(
-        "propagationPolicy",
-        "string",
-        "What becomes of dependents: Orphan, Background or Foreground.",
-    ),
+    query("gracePeriodSeconds", "integer"),
+    query("ignoreStoreReadErrorWithClusterBreakingPotential", "boolean"),
+    query("orphanDependents", "boolean"),
+    query("propagationPolicy", "string"),
 ];
+
+/// What a query parameter means, in upstream's words where the schema table has them.
+fn meaning(op: &Operation, parameter: &str) -> &'static str {
+    let options = match (op.shape, parameter) {
+        (Shape::Patch, _) | (_, "dryRun") => "PatchOptions",
+        (Shape::Create | Shape::Replace, _) => "CreateOptions",
+        _ if DELETES.iter().any(|p| p.name == parameter) => "DeleteOptions",
+        _ => "ListOptions",
+    };
+    let own = match parameter {
+        "pretty" => {
+            "If 'true', then the output is pretty printed. Defaults to 'false' unless the user-agent indicates a browser or \
+             command-line HTTP tool (curl and wget)."
+        }
+        "shardSelector" => "Selects a part of the objects by a hash. It has no effect on this server.",
+        _ => "",
+    };
+    crate::api::openapi::parameter(options, parameter).unwrap_or(own)
+}
 
 fn in_path(name: &'static str, kind: &str) -> (Parameter, String) {
     let description = match name {
-        "namespace" => "namespace of the objects".to_owned(),
-        "path" => "path of the proxied request".to_owned(),
+        "namespace" => "object name and auth scope, such as for teams and projects".to_owned(),
+        "path" => "path to the resource".to_owned(),
         _ => format!("name of the {kind}"),
     };
     let parameter = Parameter {
         name,
         place: "path",
         ty: "string",
-        description: "",
     };
     (parameter, description)
 }
@@ -163,28 +124,37 @@ fn parameters(op: &Operation) -> Vec<Parameter> {
 }
 
 /// The parameters of a connection are the fields of its options kind. Reading a log is a GET with such options.
-fn connect_options(op: &Operation) -> Vec<(&'static str, &'static str)> {
-    match op.shape {
-        Shape::Connect => connect::described(&op.gvk.kind),
-        Shape::Get if is_log(op) => connect::described("PodLogOptions"),
-        _ => Vec::new(),
-    }
+fn connect_options(op: &Operation) -> (&str, Vec<(&'static str, &'static str)>) {
+    let kind = match op.shape {
+        Shape::Connect => &op.gvk.kind,
+        Shape::Get if is_log(op) => "PodLogOptions",
+        _ => return ("", Vec::new()),
+    };
+    (kind, connect::described(kind))
 }
 
-/// Returns `{path: item}` for these operations, and for the list of the group version's resources.
-pub fn paths(dialect: Dialect, gv: &GroupVersion, operations: &[Operation]) -> Map {
-    let mut by_path: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
+/// Returns the paths of these operations, and that of the list of the group version's resources, in order and each with
+/// its item. An item is made when it is asked for: a group may have thousands of them.
+pub(crate) fn paths(
+    dialect: Dialect,
+    gv: &GroupVersion,
+    operations: &[Operation],
+) -> impl Iterator<Item = (String, Map)> {
+    let mut by_path: BTreeMap<String, Vec<&Operation>> = BTreeMap::new();
     for op in operations {
-        by_path.entry(&op.path).or_default().push(op);
+        by_path.entry(op.path.clone()).or_default().push(op);
     }
-    let mut out: Map = by_path
-        .into_iter()
-        .map(|(path, ops)| (path, Value::Object(item(dialect, gv, &ops))))
-        .collect();
     if lists_resources(operations) {
-        out.insert(format!("{}/", gv.path()), resources_item(dialect, gv));
+        by_path.insert(format!("{}/", gv.path()), Vec::new());
     }
-    out
+    by_path.into_iter().map(move |(path, ops)| {
+        checkpoint();
+        let item = match ops[..] {
+            [] => resources_item(dialect, gv),
+            _ => item(dialect, gv, &ops),
+        };
+        (path, item)
+    })
 }
 
 /// True if the list of the group version's resources is documented, too.
@@ -213,15 +183,17 @@ fn item(dialect: Dialect, gv: &GroupVersion, ops: &[&Operation]) -> Map {
 
 fn rendered_parameters(dialect: Dialect, op: &Operation) -> Vec<Value> {
     let mut out: Vec<Value> = Vec::new();
-    for (name, ty) in connect_options(op) {
-        out.push(parameter(dialect, name, "query", ty, ""));
+    let (options, fields) = connect_options(op);
+    for (name, ty) in fields {
+        let description = crate::api::openapi::parameter(options, name).unwrap_or_default();
+        out.push(parameter(dialect, name, "query", ty, description));
     }
     for name in &op.in_path {
         let (p, description) = in_path(name, &op.gvk.kind);
         out.push(parameter(dialect, p.name, p.place, p.ty, &description));
     }
     for p in parameters(op) {
-        out.push(parameter(dialect, p.name, p.place, p.ty, p.description));
+        out.push(parameter(dialect, p.name, p.place, p.ty, meaning(op, p.name)));
     }
     out.sort_by(|a, b| key(a).cmp(&key(b)));
     out
@@ -417,24 +389,52 @@ fn responses(dialect: Dialect, op: &Operation) -> Map {
     out
 }
 
+/// The description, in upstream's words (`k8s.io/apiserver/pkg/endpoints/installer.go`).
 fn describe(op: &Operation) -> String {
-    let kind = &op.gvk.kind;
+    let kind = &op.resource_kind;
+    let of_subresource = op
+        .subresource
+        .as_ref()
+        .map(|name| format!(" {name} of"))
+        .unwrap_or_default();
     match op.shape {
-        Shape::Get => format!("reads one {kind}"),
-        Shape::List => format!("lists or watches objects of kind {kind}"),
-        Shape::Watch => format!("watches {kind}; deprecated: use the 'watch' parameter of a list"),
-        Shape::Create => format!("creates a {kind}"),
-        Shape::Replace => format!("replaces one {kind}"),
-        Shape::Patch => format!("changes one {kind} in part"),
-        Shape::Delete { .. } => format!("deletes one {kind}"),
-        Shape::DeleteCollection => format!("deletes a collection of {kind}"),
-        Shape::Connect => format!("connects to {kind}"),
+        Shape::Get => format!("read{of_subresource} the specified {kind}"),
+        Shape::Replace => format!("replace{of_subresource} the specified {kind}"),
+        Shape::Patch => format!("partially update{of_subresource} the specified {kind}"),
+        Shape::Create => format!("create{of_subresource}{}{kind}", article(kind)),
+        Shape::Delete { .. } => format!("delete{of_subresource}{}{kind}", article(kind)),
+        Shape::DeleteCollection => format!("delete collection of {kind}"),
+        Shape::List if op.watchable && op.style != Style::Custom => format!("list or watch objects of kind {kind}"),
+        Shape::List => format!("list objects of kind {kind}"),
+        Shape::Watch if op.action == "watchlist" => format!(
+            "watch individual changes to a list of {kind}. deprecated: use the 'watch' parameter with a list operation instead."
+        ),
+        Shape::Watch => format!(
+            "watch changes to an object of kind {kind}. deprecated: use the 'watch' parameter with a list operation instead, \
+             filtered to a single item with the 'fieldSelector' parameter."
+        ),
+        Shape::Connect => {
+            let subresource = op.subresource.as_deref().unwrap_or_default();
+            format!(
+                "connect {} requests to {subresource} of {kind}",
+                op.method.to_ascii_uppercase()
+            )
+        }
     }
 }
 
-fn resources_item(dialect: Dialect, gv: &GroupVersion) -> Value {
+/// The article of a kind between spaces: none before a plural, as upstream (`GetArticleForNoun`).
+fn article(kind: &str) -> &'static str {
+    match kind.as_bytes() {
+        [.., before, b's'] if *before != b's' => " ",
+        [b'A' | b'E' | b'I' | b'O' | b'U', ..] => " an ",
+        _ => " a ",
+    }
+}
+
+fn resources_item(dialect: Dialect, gv: &GroupVersion) -> Map {
     let mut get = Map::new();
-    get.insert("description", "lists the resources there are");
+    get.insert("description", "get available resources");
     get.insert("operationId", format!("get{}APIResources", group_version_camel(gv)));
     get.insert("tags", vec![Value::from(tag(gv))]);
     let types = [
@@ -461,11 +461,11 @@ fn resources_item(dialect: Dialect, gv: &GroupVersion) -> Value {
     get.insert("responses", responses);
     let mut item = Map::new();
     item.insert("get", get);
-    Value::Object(item)
+    item
 }
 
 /// The names of all definitions the operations refer to.
-pub fn definitions(operations: &[Operation]) -> Vec<String> {
+pub(crate) fn definitions(operations: &[Operation]) -> Vec<String> {
     let mut out: Vec<String> = operations
         .iter()
         .flat_map(|op| [answer(op), body(op)])
@@ -477,4 +477,15 @@ pub fn definitions(operations: &[Operation]) -> Vec<String> {
     out.sort();
     out.dedup();
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::article;
+
+    #[test]
+    fn articles_follow_the_first_and_the_last_letter() {
+        let all = ["Pod", "Event", "Endpoints", "Ingress"].map(article);
+        assert_eq!(all, [" a ", " an ", " ", " an "]);
+    }
 }

@@ -3,6 +3,7 @@
 use super::cached::{CachedDocument, MEMORY, bare};
 use super::{core_documents, described, operations, paths};
 use crate::api::openapi::{Components, Dialect, closure};
+use crate::apimachinery::codec::json::pieces::Pieces;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
 use crate::registry::resource::Resource;
@@ -11,19 +12,20 @@ use crate::tasks::off_thread;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use http::StatusCode;
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 mod parameters;
 
 /// The resources of every group version served.
-pub type ServedResources = Vec<(GroupVersion, Vec<Arc<Resource>>)>;
+pub(crate) type ServedResources = Vec<(GroupVersion, Vec<Arc<Resource>>)>;
 
 /// Lists custom resources. Called while the document is built, off the reactor threads.
-pub type ListCustom = Arc<dyn Fn() -> ServedResources + Send + Sync>;
+pub(crate) type ListCustom = Arc<dyn Fn() -> ServedResources + Send + Sync>;
 
 /// Serves the document, which is built on first use and after every change of the resources.
 #[derive(Default)]
-pub struct OpenApiV2 {
+pub(crate) struct OpenApiV2 {
     current: ArcSwap<Current>,
 }
 
@@ -43,14 +45,14 @@ struct Current {
 
 impl OpenApiV2 {
     /// A document of these resources.
-    pub fn new(served: ServedResources) -> Self {
+    pub(crate) fn new(served: ServedResources) -> Self {
         let empty = Self::default();
         empty.set(served);
         empty
     }
 
     /// Replaces the resources; the document is rebuilt on its next use.
-    pub fn set(&self, served: ServedResources) {
+    pub(crate) fn set(&self, served: ServedResources) {
         let served = Arc::new(served);
         self.current.rcu(|old| Current {
             served: served.clone(),
@@ -61,7 +63,7 @@ impl OpenApiV2 {
 
     /// Replaces the custom resources, which are added to the others; the document is rebuilt on its next use. `memory` is
     /// what their part allocates meanwhile, in bytes.
-    pub fn set_custom(&self, memory: usize, list: ListCustom) {
+    pub(crate) fn set_custom(&self, memory: usize, list: ListCustom) {
         let custom = Custom { list, memory };
         self.current.rcu(|old| Current {
             served: old.served.clone(),
@@ -71,7 +73,7 @@ impl OpenApiV2 {
     }
 
     /// The document, built if necessary; `None` if that failed because of overload, a timeout or shutdown.
-    pub async fn document(&self) -> Option<CachedDocument> {
+    pub(crate) async fn document(&self) -> Option<CachedDocument> {
         let current = self.current.load_full();
         let memory = MEMORY + current.custom.as_ref().map_or(0, |custom| custom.memory);
         let built = off_thread(memory, move || {
@@ -81,7 +83,8 @@ impl OpenApiV2 {
                     .as_ref()
                     .map(|custom| (custom.list)())
                     .unwrap_or_default();
-                CachedDocument::new(&document(current.served.iter().chain(&custom)), Dialect::V2)
+                let served: Vec<_> = current.served.iter().chain(&custom).collect();
+                CachedDocument::written(Dialect::V2, |to| write(&served, to))
             };
             current.cached.get_or_init(build).clone()
         });
@@ -89,18 +92,9 @@ impl OpenApiV2 {
     }
 }
 
-/// Builds the combined document of these resources.
-pub fn document<'a>(served: impl Iterator<Item = &'a (GroupVersion, Vec<Arc<Resource>>)>) -> Value {
-    let served: Vec<_> = served.collect();
-    let mut all_paths = Vec::new();
-    let mut named: Vec<String> = Vec::new();
-    let mut own = Vec::new();
-    for (gv, rows) in &served {
-        let operations = operations::of_rows(gv, rows.iter());
-        named.extend(paths::definitions(&operations));
-        own.extend(described::components(Dialect::V2, gv, rows, &mut named));
-        all_paths.extend(paths::paths(Dialect::V2, gv, &operations));
-    }
+/// Writes the combined document of these resources, one path and one definition at a time: the trees of all would take many
+/// times the memory of the text.
+pub(crate) fn write(served: &[&(GroupVersion, Vec<Arc<Resource>>)], to: &mut Pieces<'_>) {
     // The documents of custom groups have no operation of their own.
     let built_in = served
         .iter()
@@ -109,27 +103,48 @@ pub fn document<'a>(served: impl Iterator<Item = &'a (GroupVersion, Vec<Arc<Reso
     let group_versions: Vec<(&str, &str)> = group_versions.collect();
     let mut groups: Vec<&str> = group_versions.iter().map(|(group, _)| *group).collect();
     groups.dedup();
-    let mut definitions = Vec::new();
-    for (path, item, definition) in core_documents::items(&groups) {
-        all_paths.push((path.into(), item));
-        definitions.extend(definition);
-    }
-    let names = closure(named.iter().map(String::as_str).chain(definitions));
-    let definitions = Components::load().schemas(Dialect::V2, &names, &group_versions);
-    // One sort of everything; single insertions into large maps would be quadratic.
-    let definitions: Map = definitions.into_iter().chain(own).collect();
-    let mut all_paths: Map = all_paths.into_iter().collect();
-    let mut out = crate::json!({
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": "1.36"},
-        "securityDefinitions": {"BearerToken": {
-            "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}},
-        "security": [{"BearerToken": []}],
+    let mut named: HashSet<String> = HashSet::new();
+    let mut shared = Map::new();
+    to.object(|document| {
+        document.value("swagger", &"2.0".into());
+        document.value("info", &crate::json!({"title": "Kubernetes", "version": "1.36"}));
+        document.object("paths", |all| {
+            let mut write = |path: &str, mut item: Map| {
+                parameters::share(&mut item, &mut shared);
+                all.value(path, &Value::Object(item));
+            };
+            for (path, item, definition) in core_documents::items(&groups) {
+                named.extend(definition.map(str::to_owned));
+                write(&path, item);
+            }
+            for (gv, rows) in served {
+                let operations = operations::of_rows(gv, rows.iter());
+                named.extend(paths::definitions(&operations));
+                for (path, item) in paths::paths(Dialect::V2, gv, &operations) {
+                    write(&path, item);
+                }
+            }
+        });
+        document.value("parameters", &Value::Object(shared));
+        document.object("definitions", |all| {
+            let mut written: HashSet<String> = HashSet::new();
+            for (gv, rows) in served {
+                let mut references = Vec::new();
+                described::write(Dialect::V2, gv, rows, &mut references, all, &mut written);
+                named.extend(references);
+            }
+            let names = closure(named.iter().map(String::as_str));
+            for (name, component) in Components::load().schemas(Dialect::V2, &names, &group_versions) {
+                if !written.contains(name.as_str()) {
+                    all.value(&name, &component);
+                }
+            }
+        });
+        let token = crate::json!({
+            "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"});
+        document.value("securityDefinitions", &crate::json!({"BearerToken": token}));
+        document.value("security", &crate::json!([{"BearerToken": []}]));
     });
-    out.set(&["parameters"], parameters::share(&mut all_paths));
-    out.set(&["paths"], all_paths);
-    out.set(&["definitions"], definitions);
-    out
 }
 
 #[async_trait]

@@ -4,24 +4,26 @@ use super::cached::{CachedDocument, MEMORY, bare, set};
 use super::{described, operations, paths};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::json::pieces::Pieces;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::{Map, Value};
 use crate::endpoints::options::Query;
 use crate::registry::resource::Resource;
 use crate::request::{Authorized, Body, Request, Response, UnprotectedHandler};
+use crate::sync::Mutex;
 use crate::tasks::off_thread;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use async_trait::async_trait;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES};
 use http::{HeaderMap, StatusCode};
 use imbl::OrdMap;
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
 const ROOT: &str = "/openapi/v3";
 
-/// Builds a document. Called on first use, off the reactor threads.
-pub type Build = Arc<dyn Fn() -> Value + Send + Sync>;
+/// Writes a document. Called on first use, off the reactor threads.
+pub(crate) type Build = Arc<dyn Fn(&mut Pieces<'_>) + Send + Sync>;
 
 /// The compressed size of temporary documents that are kept; beyond it the least recently built go first.
 const KEPT: usize = 8 << 20;
@@ -39,7 +41,7 @@ struct Document {
 
 /// The documents of one server by key, such as `api/v1`, `apis/apps/v1` or `version`.
 #[derive(Default)]
-pub struct OpenApiV3 {
+pub(crate) struct OpenApiV3 {
     documents: ArcSwap<OrdMap<String, Arc<Document>>>,
     /// The temporary documents that are built, the oldest first.
     built: Arc<Mutex<VecDeque<Arc<Document>>>>,
@@ -47,18 +49,18 @@ pub struct OpenApiV3 {
 
 impl OpenApiV3 {
     /// An empty set of documents.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Adds or replaces a document.
-    pub fn set(&self, key: &str, build: Build) {
+    pub(crate) fn set(&self, key: &str, build: Build) {
         self.insert(key, build, None, MEMORY);
     }
 
     /// Adds or replaces a document that is built only for requests for it, not for the index, and not kept for ever.
     /// `hash` must change with its content; `memory` is what building it allocates, in bytes.
-    pub fn set_temporary(&self, key: &str, hash: String, memory: usize, build: Build) {
+    pub(crate) fn set_temporary(&self, key: &str, hash: String, memory: usize, build: Build) {
         self.insert(key, build, Some(hash), memory);
     }
 
@@ -80,7 +82,7 @@ impl OpenApiV3 {
     }
 
     /// Removes a document.
-    pub fn remove(&self, key: &str) {
+    pub(crate) fn remove(&self, key: &str) {
         let old = self.documents.rcu(|all| {
             let mut all = OrdMap::clone(all);
             all.remove(key);
@@ -91,19 +93,20 @@ impl OpenApiV3 {
 
     fn forget(&self, document: Option<&Arc<Document>>) {
         if let Some(gone) = document.filter(|d| d.hash.is_some()) {
-            let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut built = self.built.lock();
             built.retain(|d| !Arc::ptr_eq(d, gone));
         }
     }
 
     /// The keys of all documents.
-    pub fn keys(&self) -> Vec<String> {
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> Vec<String> {
         self.documents.load().keys().cloned().collect()
     }
 
     /// Key and `serverRelativeURL` of every document. Builds all documents that are not temporary, because the URLs
     /// contain their hashes.
-    pub async fn urls(&self) -> Vec<(String, String)> {
+    pub(crate) async fn urls(&self) -> Vec<(String, String)> {
         let all = self.documents.load_full();
         let hashes = off_thread(MEMORY, move || {
             let one = |(key, d): (&String, &Arc<Document>)| {
@@ -116,7 +119,7 @@ impl OpenApiV3 {
     }
 
     /// The document under `key`, built if necessary; `None` if there is none or it could not be built.
-    pub async fn document(&self, key: &str) -> Option<CachedDocument> {
+    pub(crate) async fn document(&self, key: &str) -> Option<CachedDocument> {
         let document = self.documents.load().get(key).cloned()?;
         if let Some(cached) = document.cached.load_full() {
             return Some(CachedDocument::clone(&cached));
@@ -125,7 +128,7 @@ impl OpenApiV3 {
         off_thread(document.memory, move || {
             let new = document.built();
             if document.hash.is_some() {
-                keep(&mut built.lock().unwrap_or_else(PoisonError::into_inner), document);
+                keep(&mut built.lock(), document);
             }
             CachedDocument::clone(&new)
         })
@@ -134,7 +137,7 @@ impl OpenApiV3 {
 
     /// Responds with the document under `key` (without a leading slash): immutable if `?hash=` matches, a redirect if
     /// it is outdated.
-    pub async fn serve_key(&self, key: &str, headers: &HeaderMap, query: &Query) -> Response {
+    pub(crate) async fn serve_key(&self, key: &str, headers: &HeaderMap, query: &Query) -> Response {
         let Some(document) = self.document(key).await else {
             let overloaded = self.documents.load().contains_key(key);
             return bare(if overloaded {
@@ -155,7 +158,7 @@ impl OpenApiV3 {
     }
 
     /// Responds with the index.
-    pub async fn serve_index(&self) -> Response {
+    pub(crate) async fn serve_index(&self) -> Response {
         index(self.urls().await)
     }
 }
@@ -163,11 +166,11 @@ impl OpenApiV3 {
 impl Document {
     /// The document, built if it is not cached.
     fn built(&self) -> Arc<CachedDocument> {
-        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        let _building = self.building.lock();
         if let Some(cached) = self.cached.load_full() {
             return cached;
         }
-        let mut document = CachedDocument::new(&(self.build)(), Dialect::V3);
+        let mut document = CachedDocument::written(Dialect::V3, |to| (self.build)(to));
         if let Some(hash) = &self.hash {
             document.hash.clone_from(hash);
         }
@@ -191,7 +194,7 @@ fn keep(built: &mut VecDeque<Arc<Document>>, document: Arc<Document>) {
 }
 
 /// The index `{"paths": {key: {serverRelativeURL}}}`. Like upstream, it is not labelled as JSON.
-pub fn index(urls: Vec<(String, String)>) -> Response {
+pub(crate) fn index(urls: Vec<(String, String)>) -> Response {
     let one = |(key, url): (String, String)| {
         let mut m = Map::new();
         m.insert("serverRelativeURL", url);
@@ -232,44 +235,70 @@ impl UnprotectedHandler for OpenApiV3 {
 }
 
 /// The key of a group version's document, such as `apis/apps/v1`.
-pub fn key(gv: &GroupVersion) -> String {
+pub(crate) fn key(gv: &GroupVersion) -> String {
     gv.path().trim_start_matches('/').to_owned()
 }
 
 /// Wraps paths and schemas into `{openapi, info, paths, components}`.
-pub fn document(paths: Map, schemas: Map) -> Value {
+pub(crate) fn document(paths: Map, schemas: Map) -> Value {
     let mut out = crate::json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "1.36"},
-        "components": {"securitySchemes": {"BearerToken": {
-            "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}}},
+        "components": {"securitySchemes": (security_schemes())},
     });
     out.set(&["components", "schemas"], schemas);
     out.set(&["paths"], paths);
     out
 }
 
-/// Builds the document of a group version. Components of built-in kinds are looked up by definition name, others come
+fn security_schemes() -> Value {
+    crate::json!({"BearerToken": {
+        "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}})
+}
+
+/// Writes the document of a group version. Components of built-in kinds are looked up by definition name, others come
 /// from the kind's schema.
-pub fn group_version_document(gv: &GroupVersion, rows: &[Arc<Resource>]) -> Value {
+pub(crate) fn write_group_version(gv: &GroupVersion, rows: &[Arc<Resource>], to: &mut Pieces<'_>) {
+    let is_custom = rows.iter().any(|row| row.unstructured);
     let operations = operations::of_rows(gv, rows.iter());
     let mut named = paths::definitions(&operations);
-    let own = described::components(Dialect::V3, gv, rows, &mut named);
-    let names = closure(named.iter().map(String::as_str));
-    let group_versions = [(gv.group.as_str(), gv.version.as_str())];
-    let mut schemas = Components::load().schemas(Dialect::V3, &names, &group_versions);
-    for (name, schema) in own {
-        schemas.insert(name, schema);
-    }
-    let mut out = document(paths::paths(Dialect::V3, gv, &operations), schemas);
-    if rows.iter().any(|row| row.unstructured) {
-        out.set(
-            &["info"],
-            crate::json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}),
-        );
-        out.unset(&["components", "securitySchemes"]);
-    }
-    out
+    to.object(|document| {
+        document.object("components", |components| {
+            components.object("schemas", |schemas| {
+                let mut own = HashSet::new();
+                described::write(Dialect::V3, gv, rows, &mut named, schemas, &mut own);
+                let names = closure(named.iter().map(String::as_str));
+                let group_versions = [(gv.group.as_str(), gv.version.as_str())];
+                for (name, schema) in Components::load().schemas(Dialect::V3, &names, &group_versions) {
+                    if !own.contains(name.as_str()) {
+                        schemas.value(&name, &schema);
+                    }
+                }
+            });
+            if !is_custom {
+                components.value("securitySchemes", &security_schemes());
+            }
+        });
+        let info = match is_custom {
+            true => crate::json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}),
+            false => crate::json!({"title": "Kubernetes", "version": "1.36"}),
+        };
+        document.value("info", &info);
+        document.value("openapi", &"3.0.0".into());
+        document.object("paths", |all| {
+            for (path, item) in paths::paths(Dialect::V3, gv, &operations) {
+                all.value(&path, &Value::Object(item));
+            }
+        });
+    });
+}
+
+/// A document as a tree.
+#[cfg(test)]
+pub(crate) fn tree(write: impl FnOnce(&mut Pieces<'_>)) -> Value {
+    let mut text = Vec::new();
+    Pieces::write(&mut |piece| text.extend_from_slice(piece), write);
+    json::decode(&text).expect("a document is JSON")
 }
 
 #[cfg(test)]

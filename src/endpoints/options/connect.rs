@@ -64,7 +64,7 @@ fn fields(kind: &str) -> Fields {
 }
 
 /// The options of a kind with their JSON types, for the parameters in OpenAPI.
-pub fn described(kind: &str) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn described(kind: &str) -> Vec<(&'static str, &'static str)> {
     let named = |ty: OptionType| match ty {
         Flag => Some("boolean"),
         Int | Ints => Some("integer"),
@@ -103,7 +103,7 @@ fn int(text: &str) -> Result<i64> {
 ///
 /// # Errors
 /// 400 with Go's message for malformed numbers and times.
-pub fn read(kind: &str, query: &Query, path: &str) -> Result<Value> {
+pub(crate) fn read(kind: &str, query: &Query, path: &str) -> Result<Value> {
     let mut out = Value::object();
     out.set(&["kind"], kind);
     out.set(&["apiVersion"], "v1");

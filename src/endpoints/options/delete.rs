@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Parsed and validated delete options.
 #[derive(Clone, Debug)]
-pub struct DeleteQuery {
+pub(crate) struct DeleteQuery {
     /// The options for the registry.
     pub options: DeleteOptions,
     /// `dryRun=All`
@@ -21,7 +21,7 @@ impl DeleteQuery {
     ///
     /// # Errors
     /// 400 for another kind or wrong types; 422 for invalid values.
-    pub fn from_body(body: &Value) -> Result<Self> {
+    pub(crate) fn from_body(body: &Value) -> Result<Self> {
         if !body.is_null() && body.as_object().is_none() {
             return Err(Status::bad_request(
                 "couldn't get version/kind; json parse error: json: the options are no object",
@@ -89,7 +89,7 @@ impl DeleteQuery {
     ///
     /// # Errors
     /// 400 for malformed numbers; 422 for invalid values.
-    pub fn from_query(query: &Query) -> Result<Self> {
+    pub(crate) fn from_query(query: &Query) -> Result<Self> {
         // Empty preconditions count as unset.
         let param = |name: &str| query.get(name).filter(|v| !v.is_empty()).map(str::to_owned);
         let options = DeleteOptions {

@@ -24,8 +24,7 @@ const WITHOUT_NAMESPACE: [&str; 6] = [
 
 /// Parsed and validated ListOptions.
 #[derive(Clone, Debug)]
-pub struct ListQuery {
-    /// The label selector.
+pub(crate) struct ListQuery {
     pub labels: LabelSelector,
     /// The field selector, restricted to fields the kind supports.
     pub fields: FieldSelector,
@@ -83,7 +82,7 @@ impl ListQuery {
     ///
     /// # Errors
     /// 400 for malformed values; 422 for invalid combinations.
-    pub fn parse(query: &Query, resource: &Resource, watch: bool) -> Result<Self> {
+    pub(crate) fn parse(query: &Query, resource: &Resource, watch: bool) -> Result<Self> {
         let labels = LabelSelector::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
         let fields = FieldSelector::parse(query.text("fieldSelector")).map_err(Status::bad_request)?;
         let timeout = query.int("timeoutSeconds")?;
@@ -120,7 +119,7 @@ impl ListQuery {
     }
 
     /// The selectors as a predicate on entries of `resource`, for which the query was parsed.
-    pub fn predicate(&self, resource: &Resource) -> Predicate {
+    pub(crate) fn predicate(&self, resource: &Resource) -> Predicate {
         if self.labels.is_everything() && self.fields.is_everything() {
             return Predicate::default();
         }
@@ -139,7 +138,7 @@ impl ListQuery {
     }
 
     /// The key prefix that can match, and whether it is a complete key.
-    pub fn prefix(&self, resource: &Resource, namespace: &str) -> (String, bool) {
+    pub(crate) fn prefix(&self, resource: &Resource, namespace: &str) -> (String, bool) {
         let name = self.fields.requires_exact("metadata.name");
         // A complete key needs both name and namespace.
         let usable = !resource.namespaced || !namespace.is_empty();
@@ -154,7 +153,7 @@ impl ListQuery {
     ///
     /// # Errors
     /// 400 if `resourceVersion` is not a number.
-    pub fn version_match(&self) -> Result<VersionMatch> {
+    pub(crate) fn version_match(&self) -> Result<VersionMatch> {
         let min = min_revision(&self.version)
             .map_err(|text| Status::bad_request(format!("invalid resource version: {text}")))?;
         Ok(match min {
@@ -169,7 +168,7 @@ impl ListQuery {
 ///
 /// # Errors
 /// Returns the text of the field error.
-pub fn min_revision(version: &str) -> std::result::Result<MinRevision, String> {
+pub(crate) fn min_revision(version: &str) -> std::result::Result<MinRevision, String> {
     match version {
         "" => Ok(MinRevision::Latest),
         v => match crate::registry::parse_version(v) {

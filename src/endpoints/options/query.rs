@@ -8,38 +8,38 @@ use std::borrow::Cow;
 
 /// The decoded pairs in order.
 #[derive(Clone, Debug, Default)]
-pub struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Parses a raw query string.
-    pub fn parse(raw: &str) -> Self {
+    pub(crate) fn parse(raw: &str) -> Self {
         let owned = |(k, v): (Cow<'_, str>, Cow<'_, str>)| (k.into_owned(), v.into_owned());
         Self(pairs(raw).map(owned).collect())
     }
 
     /// Parses the query of a request.
-    pub fn of<B>(req: &http::Request<B>) -> Self {
+    pub(crate) fn of<B>(req: &http::Request<B>) -> Self {
         Self::parse(req.uri().query().unwrap_or(""))
     }
 
     /// The first value of a parameter.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
     }
 
     /// The first value of a parameter, or `""`.
-    pub fn text(&self, name: &str) -> &str {
+    pub(crate) fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or("")
     }
 
     /// All values of a parameter.
-    pub fn all(&self, name: &str) -> Vec<String> {
+    pub(crate) fn all(&self, name: &str) -> Vec<String> {
         let hits = self.0.iter().filter(|(k, _)| k == name);
         hits.map(|(_, v)| v.clone()).collect()
     }
 
     /// A boolean parameter: anything but `false` and `0` is true, including the empty value.
-    pub fn flag(&self, name: &str) -> Option<bool> {
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         self.get(name).map(|v| !(v == "0" || v.eq_ignore_ascii_case("false")))
     }
 
@@ -47,7 +47,7 @@ impl Query {
     ///
     /// # Errors
     /// 400 with Go's message.
-    pub fn int(&self, name: &str) -> Result<Option<i64>> {
+    pub(crate) fn int(&self, name: &str) -> Result<Option<i64>> {
         let Some(v) = self.get(name) else {
             return Ok(None);
         };

@@ -10,7 +10,7 @@ use http::header::USER_AGENT;
 
 /// How unknown and duplicate fields are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldValidation {
+pub(crate) enum FieldValidation {
     /// They are ignored.
     Ignore,
     /// They cause `Warning` headers. The default.
@@ -21,7 +21,7 @@ pub enum FieldValidation {
 
 /// Parsed and validated options of a write.
 #[derive(Clone, Debug)]
-pub struct WriteQuery {
+pub(crate) struct WriteQuery {
     /// `dryRun=All`
     pub dry_run: bool,
     /// `fieldManager` as given.
@@ -39,7 +39,7 @@ impl WriteQuery {
     ///
     /// # Errors
     /// 422 for invalid values.
-    pub fn parse(query: &Query, kind: &str, apply: bool) -> Result<Self> {
+    pub(crate) fn parse(query: &Query, kind: &str, apply: bool) -> Result<Self> {
         let field_manager = query.text("fieldManager").to_owned();
         // Options of creates and updates have no `force`; it is ignored there.
         let force = query.flag("force").filter(|_| kind == "PatchOptions");
@@ -81,7 +81,7 @@ impl WriteQuery {
     }
 
     /// The options object passed to admission.
-    pub fn to_value(&self, kind: &str, given_validation: &str) -> Value {
+    pub(crate) fn to_value(&self, kind: &str, given_validation: &str) -> Value {
         let mut m = Map::new();
         m.insert("kind", kind);
         m.insert("apiVersion", "meta.k8s.io/v1");
@@ -99,7 +99,7 @@ impl WriteQuery {
     }
 
     /// The field manager: `fieldManager`, or else the first part of the User-Agent.
-    pub fn manager(&self, headers: &HeaderMap) -> String {
+    pub(crate) fn manager(&self, headers: &HeaderMap) -> String {
         if !self.field_manager.is_empty() {
             return self.field_manager.clone();
         }
@@ -111,7 +111,7 @@ impl WriteQuery {
     ///
     /// # Errors
     /// The Status returned by `wrap`, for Strict.
-    pub fn handle_strict_errors(
+    pub(crate) fn handle_strict_errors(
         &self,
         findings: Vec<String>,
         warnings: &crate::request::Warnings,

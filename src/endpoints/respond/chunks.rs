@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 const COPIED: usize = 16 * 1024;
 
 /// A body with the bytes and a final newline.
-pub fn line(bytes: Bytes) -> Body {
+pub(crate) fn line(bytes: Bytes) -> Body {
     if bytes.len() <= COPIED {
         let mut out = Vec::with_capacity(bytes.len() + 1);
         out.extend_from_slice(&bytes);
@@ -23,7 +23,7 @@ pub fn line(bytes: Bytes) -> Body {
 }
 
 /// A body that sends these pieces as frames.
-pub struct Chunks(pub VecDeque<Bytes>);
+pub(crate) struct Chunks(pub VecDeque<Bytes>);
 
 impl http_body::Body for Chunks {
     type Data = Bytes;

@@ -19,7 +19,7 @@ const YAML: EncodingKey = EncodingKey::Object(2);
 const CBOR: EncodingKey = EncodingKey::Object(3);
 
 /// The cache key of a watch frame: media type, and object or metadata (by `meta.k8s.io` version).
-pub fn frame(t: EventType, media: Media, metadata: Option<&str>) -> EncodingKey {
+pub(crate) fn frame(t: EventType, media: Media, metadata: Option<&str>) -> EncodingKey {
     let shape = match metadata {
         None => 0,
         Some("v1") => 1,
@@ -34,7 +34,7 @@ pub fn frame(t: EventType, media: Media, metadata: Option<&str>) -> EncodingKey 
 }
 
 /// The protobuf message of an entry.
-pub fn message(entry: &Entry, def: &'static TypeDef, budget: Option<&Arc<Budget>>) -> Bytes {
+pub(crate) fn message(entry: &Entry, def: &'static TypeDef, budget: Option<&Arc<Budget>>) -> Bytes {
     entry.encodings.bytes(budget, MESSAGE, || {
         let mut out = Vec::with_capacity(entry.json.len());
         encode_message(def, &entry.decode(), &mut out);
@@ -43,12 +43,12 @@ pub fn message(entry: &Entry, def: &'static TypeDef, budget: Option<&Arc<Budget>
 }
 
 /// The protobuf message of an entry's metadata, built by `make`. It is the same for all `meta.k8s.io` versions.
-pub fn metadata(entry: &Entry, budget: Option<&Arc<Budget>>, make: impl FnOnce() -> Bytes) -> Bytes {
+pub(crate) fn metadata(entry: &Entry, budget: Option<&Arc<Budget>>, make: impl FnOnce() -> Bytes) -> Bytes {
     entry.encodings.bytes(budget, METADATA, make)
 }
 
 /// Wraps a message in its envelope.
-pub fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+pub(crate) fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + api_version.len() + kind.len() + 32);
     envelope_head(&mut out, api_version, kind);
     put_bytes(&mut out, 2, message);
@@ -58,7 +58,7 @@ pub fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
 
 /// The body of a GET in a media type other than JSON; `None` if it is not cached, or if the kind has no protobuf
 /// message.
-pub fn whole(entry: &Entry, resource: &Resource, media: Media, budget: Option<&Arc<Budget>>) -> Option<Bytes> {
+pub(crate) fn whole(entry: &Entry, resource: &Resource, media: Media, budget: Option<&Arc<Budget>>) -> Option<Bytes> {
     let make = |form, encode: fn(&crate::apimachinery::value::Value) -> Vec<u8>| {
         let bytes = entry.encodings.bytes(budget, form, || encode(&entry.decode()).into());
         Some(bytes)

@@ -16,10 +16,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 /// Responses up to this many bytes are not compressed.
-pub const THRESHOLD: u64 = 128 * 1024;
+pub(crate) const THRESHOLD: u64 = 128 * 1024;
 
 /// True if the client accepts gzip.
-pub fn accepted(headers: &HeaderMap) -> bool {
+pub(crate) fn accepted(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter();
     values
         .filter_map(|v| v.to_str().ok())
@@ -27,7 +27,7 @@ pub fn accepted(headers: &HeaderMap) -> bool {
 }
 
 /// Compresses the response if it is large and the client accepts it.
-pub fn maybe(response: Response, headers: &HeaderMap) -> Response {
+pub(crate) fn maybe(response: Response, headers: &HeaderMap) -> Response {
     let hint = response.body().size_hint();
     if hint.lower() <= THRESHOLD || !accepted(headers) {
         return response;
@@ -36,7 +36,7 @@ pub fn maybe(response: Response, headers: &HeaderMap) -> Response {
 }
 
 /// Compresses the response while it is sent; the work is done on the compute pool.
-pub fn always(response: Response) -> Response {
+pub(crate) fn always(response: Response) -> Response {
     let (mut head, body) = response.into_parts();
     head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     head.headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));

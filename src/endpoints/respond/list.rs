@@ -19,6 +19,7 @@ use crate::registry::Resource;
 use crate::request::body::BoxError;
 use crate::request::{Body, OnDemandBody, Response};
 use crate::storage::{Budget, Entry, Listing};
+use crate::telemetry::request_parts;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
@@ -39,7 +40,7 @@ const SPARE: usize = 16 * 1024;
 
 /// The metadata of a list.
 #[derive(Clone, Debug, Default)]
-pub struct ListMeta {
+pub(crate) struct ListMeta {
     /// `resourceVersion`
     pub version: String,
     /// `continue`, encoded; empty for none.
@@ -68,7 +69,7 @@ impl ListMeta {
 ///
 /// # Errors
 /// 406 for a single-object representation; 400 for invalid table options.
-pub fn list(
+pub(crate) fn list(
     listing: Listing,
     meta: &ListMeta,
     resource: &Arc<Resource>,
@@ -77,6 +78,7 @@ pub fn list(
     query: &Query,
     budget: Option<&Arc<Budget>>,
 ) -> Result<Response> {
+    let _timing = request_parts::timing(super::part_of(negotiated.transform));
     let Listing { entries, .. } = listing;
     let plain = negotiated.media == Media::Json && !negotiated.pretty;
     let around = |kind: String, api_version: String| {

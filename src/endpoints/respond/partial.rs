@@ -9,7 +9,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 /// The protobuf message of an entry's metadata, without its envelope.
-pub fn message(resource: &Resource, entry: &Entry, version: &str, budget: Option<&Arc<Budget>>) -> Bytes {
+pub(crate) fn message(resource: &Resource, entry: &Entry, version: &str, budget: Option<&Arc<Budget>>) -> Bytes {
     encoded::metadata(entry, budget, || {
         let mut out = Vec::with_capacity(512);
         if let Some(def) = definition("meta.k8s.io/v1", "PartialObjectMetadata") {
@@ -21,7 +21,7 @@ pub fn message(resource: &Resource, entry: &Entry, version: &str, budget: Option
 
 /// Reduces an object to PartialObjectMetadata of this `meta.k8s.io` version. Upstream builds it from its internal
 /// type, in which some annotations are fields, so these annotations are missing.
-pub fn of(resource: &Resource, object: &Value, version: &str) -> Value {
+pub(crate) fn of(resource: &Resource, object: &Value, version: &str) -> Value {
     let mut m = Map::new();
     m.insert("kind", "PartialObjectMetadata");
     m.insert("apiVersion", format!("meta.k8s.io/{version}"));

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 /// Parameters for building table rows.
 #[derive(Clone, Copy)]
-pub struct Rows<'a> {
+pub(crate) struct Rows<'a> {
     /// The kind of the objects.
     pub resource: &'a Resource,
     /// The `meta.k8s.io` version.
@@ -27,7 +27,7 @@ pub struct Rows<'a> {
 
 impl Rows<'_> {
     /// The row as a tree.
-    pub fn tree(self, entry: &Entry) -> Value {
+    pub(crate) fn tree(self, entry: &Entry) -> Value {
         let object = match (self.include, table::reads(self.resource)) {
             (Include::Object, _) => entry.decode(),
             (Include::None, reads) => entry.decode_parts(&reads),
@@ -41,7 +41,7 @@ impl Rows<'_> {
     }
 
     /// Appends the encoded row.
-    pub fn write(self, entry: &Entry, out: &mut Vec<u8>) {
+    pub(crate) fn write(self, entry: &Entry, out: &mut Vec<u8>) {
         let mut pieces = VecDeque::new();
         self.write_sharing(entry, out, &mut pieces, usize::MAX);
         debug_assert!(pieces.is_empty(), "only objects of `usize::MAX` bytes are shared");
@@ -49,7 +49,7 @@ impl Rows<'_> {
 
     /// Appends the encoded row. An embedded object of at least `shared` bytes is not copied: its stored bytes, and what
     /// follows them, are queued in `pieces`, to be sent after `out`.
-    pub fn write_sharing(self, entry: &Entry, out: &mut Vec<u8>, pieces: &mut VecDeque<Bytes>, shared: usize) {
+    pub(crate) fn write_sharing(self, entry: &Entry, out: &mut Vec<u8>, pieces: &mut VecDeque<Bytes>, shared: usize) {
         let Ok((object, metadata)) = survey(entry, &table::reads(self.resource)) else {
             return json::encode_as(Shape::table_row(), &self.tree(entry), out);
         };
@@ -81,12 +81,12 @@ impl Rows<'_> {
     }
 
     /// A table with a single row and the given column definitions, as a tree.
-    pub fn table(self, entry: &Entry, columns: Value) -> Value {
+    pub(crate) fn table(self, entry: &Entry, columns: Value) -> Value {
         table::around(self.version, list_metadata(entry), columns, vec![self.tree(entry)])
     }
 
     /// Appends an encoded table with a single row. Watches pass the column definitions only with the first event.
-    pub fn write_table(self, entry: &Entry, columns: Value, out: &mut Vec<u8>) {
+    pub(crate) fn write_table(self, entry: &Entry, columns: Value, out: &mut Vec<u8>) {
         out.append(&mut table::head(self.version, list_metadata(entry), columns));
         self.write(entry, out);
         out.extend_from_slice(table::END);
@@ -103,12 +103,12 @@ fn list_metadata(entry: &Entry) -> Map {
 }
 
 /// PartialObjectMetadata as a tree; see [`partial::of`].
-pub fn partial(resource: &Resource, entry: &Entry, version: &str) -> Value {
+pub(crate) fn partial(resource: &Resource, entry: &Entry, version: &str) -> Value {
     partial::of(resource, &entry.decode_parts(&Mask::of(&["metadata"])), version)
 }
 
 /// Appends encoded PartialObjectMetadata.
-pub fn write_partial(resource: &Resource, entry: &Entry, version: &str, out: &mut Vec<u8>) {
+pub(crate) fn write_partial(resource: &Resource, entry: &Entry, version: &str, out: &mut Vec<u8>) {
     match survey(entry, &Mask::Members(Vec::new())) {
         Ok((_, metadata)) => splice_partial(resource, entry, &metadata, version, out),
         Err(UnexpectedEncoding) => json::encode(&partial(resource, entry, version), out),

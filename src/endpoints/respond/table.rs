@@ -14,12 +14,11 @@ use std::borrow::Cow;
 
 /// The part of the object that each row embeds (`includeObject`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Include {
+pub(crate) enum Include {
     /// None; `object` is null.
     None,
     /// PartialObjectMetadata. The default.
     Metadata,
-    /// The whole object.
     Object,
 }
 
@@ -28,7 +27,7 @@ impl Include {
     ///
     /// # Errors
     /// 400 for an unknown value.
-    pub fn parse(query: &Query) -> Result<Self> {
+    pub(crate) fn parse(query: &Query) -> Result<Self> {
         match query.text("includeObject") {
             "" | "Metadata" => Ok(Self::Metadata),
             "None" => Ok(Self::None),
@@ -42,7 +41,7 @@ impl Include {
 }
 
 /// The columns of kinds that define none.
-pub static DEFAULT_COLUMNS: [Column; 2] = [
+pub(crate) static DEFAULT_COLUMNS: [Column; 2] = [
     Column {
         name: Str::const_new("Name"),
         kind: Str::const_new("string"),
@@ -72,7 +71,7 @@ pub static DEFAULT_COLUMNS: [Column; 2] = [
 ];
 
 /// The column definitions of a kind.
-pub fn columns(resource: &Resource) -> Value {
+pub(crate) fn columns(resource: &Resource) -> Value {
     let columns: &[Column] = match &resource.columns {
         Some(c) => &c.columns,
         None => &DEFAULT_COLUMNS,
@@ -90,7 +89,7 @@ pub fn columns(resource: &Resource) -> Value {
 }
 
 /// The fields of an object that [`cells`] reads.
-pub fn reads(resource: &Resource) -> Cow<'_, Mask> {
+pub(crate) fn reads(resource: &Resource) -> Cow<'_, Mask> {
     match &resource.columns {
         Some(c) => Cow::Borrowed(&c.reads),
         None => Cow::Owned(Mask::of(&["metadata.{name,creationTimestamp}"])),
@@ -98,7 +97,7 @@ pub fn reads(resource: &Resource) -> Cow<'_, Mask> {
 }
 
 /// The cells of an object's row.
-pub fn cells(resource: &Resource, object: &Value) -> Vec<Value> {
+pub(crate) fn cells(resource: &Resource, object: &Value) -> Vec<Value> {
     match &resource.columns {
         Some(c) => (c.cells)(object),
         None => vec![
@@ -109,7 +108,7 @@ pub fn cells(resource: &Resource, object: &Value) -> Vec<Value> {
 }
 
 /// The conditions of an object's row, such as `Completed`; null for none.
-pub fn conditions(resource: &Resource, object: &Value) -> Value {
+pub(crate) fn conditions(resource: &Resource, object: &Value) -> Value {
     resource
         .columns
         .as_ref()
@@ -117,7 +116,7 @@ pub fn conditions(resource: &Resource, object: &Value) -> Value {
 }
 
 /// The row of an object.
-pub fn row(resource: &Resource, object: &Value, version: &str, include: Include) -> Value {
+pub(crate) fn row(resource: &Resource, object: &Value, version: &str, include: Include) -> Value {
     let mut m = Map::new();
     m.insert("cells", cells(resource, object));
     let conditions = conditions(resource, object);
@@ -136,7 +135,7 @@ pub fn row(resource: &Resource, object: &Value, version: &str, include: Include)
 }
 
 /// Wraps rows in a table.
-pub fn around(version: &str, metadata: Map, columns: Value, rows: impl Into<Value>) -> Value {
+pub(crate) fn around(version: &str, metadata: Map, columns: Value, rows: impl Into<Value>) -> Value {
     let mut m = Map::new();
     m.insert("kind", "Table");
     m.insert("apiVersion", format!("meta.k8s.io/{version}"));
@@ -147,7 +146,7 @@ pub fn around(version: &str, metadata: Map, columns: Value, rows: impl Into<Valu
 }
 
 /// The encoded table up to its first row.
-pub fn head(version: &str, metadata: Map, columns: Value) -> Vec<u8> {
+pub(crate) fn head(version: &str, metadata: Map, columns: Value) -> Vec<u8> {
     let mut out = json::to_vec(&around(version, metadata, columns, Vec::<Value>::new()));
     // `rows` is the last member, so the encoding ends with its empty list.
     out.truncate(out.len() - END.len());
@@ -155,10 +154,10 @@ pub fn head(version: &str, metadata: Map, columns: Value) -> Vec<u8> {
 }
 
 /// Closes an encoded table; `rows` is its last member.
-pub const END: &[u8] = b"]}";
+pub(crate) const END: &[u8] = b"]}";
 
 /// The table of a single object. Watches pass the column definitions only with the first event.
-pub fn of_event(resource: &Resource, object: &Value, version: &str, include: Include, columns: Value) -> Value {
+pub(crate) fn of_event(resource: &Resource, object: &Value, version: &str, include: Include, columns: Value) -> Value {
     let mut metadata = Map::new();
     let rv = object.str_at(&["metadata", "resourceVersion"]);
     if !rv.is_empty() {

@@ -1,4 +1,5 @@
 use super::support::serve;
+use crate::apimachinery::codec::json::pieces::Pieces;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::tasks::compute::{ComputePool, Config};
@@ -202,7 +203,8 @@ async fn v3_document_contains_all_operations_and_references() {
     let s = serve().await;
     let rows: Vec<_> = s.rows();
     let gv = crate::apimachinery::GroupVersion::new("", "v1");
-    let doc = crate::endpoints::openapi::group_version_document(&gv, &rows);
+    let doc =
+        crate::endpoints::openapi::v3::tree(|to| crate::endpoints::openapi::v3::write_group_version(&gv, &rows, to));
     let item = doc.at(&["paths", "/api/v1/namespaces/{namespace}/configmaps/{name}"]);
     assert_eq!(item.str_at(&["patch", "operationId"]), "patchCoreV1NamespacedConfigMap");
     let named: Vec<&str> = item
@@ -231,7 +233,11 @@ async fn v3_document_contains_all_operations_and_references() {
 async fn v2_document_contains_all_references() {
     let s = serve().await;
     let gv = crate::apimachinery::GroupVersion::new("", "v1");
-    let doc = crate::endpoints::openapi::v2::document([(gv, s.rows())].iter());
+    let mut text = Vec::new();
+    Pieces::write(&mut |piece| text.extend_from_slice(piece), |to| {
+        crate::endpoints::openapi::v2::write(&[&(gv, s.rows())], to);
+    });
+    let doc = crate::apimachinery::codec::json::decode(&text).unwrap();
     assert_eq!(
         doc.at(&["paths", "/version/", "get"]).str_at(&["operationId"]),
         "getCodeVersion"

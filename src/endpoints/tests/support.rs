@@ -4,6 +4,7 @@ use super::super::ApiGroupVersion;
 use crate::admission::plugins::NamespaceLifecycle;
 use crate::admission::{Admission, AdmitAll, ObjectLookup};
 use crate::api;
+use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionResource};
 use crate::apimachinery::patch::merge;
@@ -42,14 +43,14 @@ impl Schema for Typed {
         merge::apply(&mut out, patch);
         Ok(out)
     }
-    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, String> {
+    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, OverlayError> {
         let mut out = object.clone();
         merge::apply(&mut out, config.clone());
         Ok(out)
     }
 }
 
-pub struct Namespaces;
+pub(crate) struct Namespaces;
 
 impl Strategy for Namespaces {
     fn rules(&self) -> Rules {
@@ -57,7 +58,13 @@ impl Strategy for Namespaces {
     }
 }
 
-pub fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy: Arc<dyn RestStrategy>) -> Resource {
+pub(crate) fn row(
+    plural: &str,
+    kind: &str,
+    singular: &str,
+    namespaced: bool,
+    strategy: Arc<dyn RestStrategy>,
+) -> Resource {
     let def = api::by_gvk("", "v1", kind).expect("a core kind");
     Resource {
         gvr: GroupVersionResource::new("", "v1", plural),
@@ -92,7 +99,7 @@ pub fn row(plural: &str, kind: &str, singular: &str, namespaced: bool, strategy:
 }
 
 /// A running service. Dropping it shuts the engine down and removes the directory.
-pub struct Served {
+pub(crate) struct Served {
     service: Arc<ApiGroupVersion>,
     engine: Arc<Engine>,
     _dir: tempfile::TempDir,
@@ -105,22 +112,22 @@ impl Drop for Served {
 }
 
 /// A response whose body has been read.
-pub struct Answer {
+pub(crate) struct Answer {
     pub code: u16,
     pub headers: HeaderMap,
     pub text: String,
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         json::decode(self.text.as_bytes()).unwrap_or_else(|e| panic!("{e}: {}", self.text))
     }
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         self.json().str_at(&["message"]).to_owned()
     }
 }
 
-pub async fn serve() -> Served {
+pub(crate) async fn serve() -> Served {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = Engine::open(dir.path(), Options::default()).expect("a store");
     let store = |r: Resource, admission: Arc<dyn Admission>, storage: Arc<dyn Storage>| {
@@ -160,20 +167,20 @@ pub async fn serve() -> Served {
 
 impl Served {
     /// The budget of cached encodings.
-    pub fn budget(&self) -> Arc<crate::storage::Budget> {
+    pub(crate) fn budget(&self) -> Arc<crate::storage::Budget> {
         let (_, store) = &self.service.resources[0];
         store.budget().expect("the engine has one").clone()
     }
 
     /// Enables CBOR.
-    pub fn with_cbor(mut self) -> Self {
+    pub(crate) fn with_cbor(mut self) -> Self {
         let service = Arc::get_mut(&mut self.service).expect("no request has been sent");
         service.codecs.cbor = true;
         self
     }
 
     /// Sends a request and returns the response with its body unread.
-    pub async fn raw(
+    pub(crate) async fn raw(
         &self,
         method: &str,
         path: &str,
@@ -195,7 +202,7 @@ impl Served {
         self.service.clone().serve(req, Authorized::for_test(user)).await
     }
 
-    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let (head, body) = self.raw(method, path, headers, body.to_owned()).await.into_parts();
         let bytes = body.collect(64 << 20).await.expect("a whole body");
         Answer {
@@ -205,34 +212,34 @@ impl Served {
         }
     }
 
-    pub fn rows(&self) -> Vec<Arc<Resource>> {
+    pub(crate) fn rows(&self) -> Vec<Arc<Resource>> {
         self.service.rows().cloned().collect()
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[], "").await
     }
 
-    pub async fn post(&self, path: &str, body: &str) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
         self.send("POST", path, &[(CONTENT_TYPE.as_str(), "application/json")], body)
             .await
     }
 
-    pub async fn put(&self, path: &str, body: &str) -> Answer {
+    pub(crate) async fn put(&self, path: &str, body: &str) -> Answer {
         self.send("PUT", path, &[], body).await
     }
 
-    pub async fn patch(&self, path: &str, kind: &str, body: &str) -> Answer {
+    pub(crate) async fn patch(&self, path: &str, kind: &str, body: &str) -> Answer {
         let media = format!("application/{kind}");
         self.send("PATCH", path, &[(CONTENT_TYPE.as_str(), &media)], body).await
     }
 
-    pub async fn delete(&self, path: &str, body: &str) -> Answer {
+    pub(crate) async fn delete(&self, path: &str, body: &str) -> Answer {
         self.send("DELETE", path, &[], body).await
     }
 
     /// Creates a ConfigMap with one label.
-    pub async fn config_map(&self, name: &str, label: &str) -> Answer {
+    pub(crate) async fn config_map(&self, name: &str, label: &str) -> Answer {
         let body = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"l":"{label}"}}}},"data":{{"k":"v"}}}}"#);
         let made = self.post("/api/v1/namespaces/ns/configmaps", &body).await;
         assert_eq!(made.code, 201, "{}", made.text);

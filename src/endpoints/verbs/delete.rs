@@ -19,7 +19,7 @@ async fn options(call: &Call, req_body: Body) -> Result<DeleteQuery> {
         return DeleteQuery::from_query(&call.query);
     }
     let body_type = body::body_type(&call.parts.headers, true, call.codecs)?;
-    let document = body::parse_delete_options(&bytes, body_type).map_err(Status::bad_request)?;
+    let document = body::parse_delete_options(&bytes, body_type).map_err(|e| Status::bad_request(e.to_string()))?;
     call.cx.audit.request_options(&document.value);
     DeleteQuery::from_body(&document.value)
 }

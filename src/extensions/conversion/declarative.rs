@@ -27,7 +27,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// The annotation of a definition that holds its rules, in YAML or JSON.
-pub const ANNOTATION: &str = "torana.dev/conversion";
+pub(crate) const ANNOTATION: &str = "torana.dev/conversion";
 /// Longest annotation in bytes, and most rules, so that proving it takes milliseconds.
 const MAX_BYTES: usize = 64 << 10;
 const MAX_RULES: usize = 256;
@@ -53,7 +53,7 @@ pub(in crate::extensions) fn annotation(definition: &Value) -> Option<&str> {
 
 /// Validates the annotation of a definition, if it has one: the rules, and that every version can be converted to every
 /// other and back without loss.
-pub fn validate(definition: &Value) -> ErrorList {
+pub(crate) fn validate(definition: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let Some(text) = annotation(definition) else {
         return errors;
@@ -151,7 +151,7 @@ impl Declarative {
     ///
     /// # Errors
     /// What is wrong with an annotation that was stored without validation.
-    pub fn new(definition: &Value, text: &str) -> Result<Self, String> {
+    pub(crate) fn new(definition: &Value, text: &str) -> Result<Self, String> {
         let mut pairs = parse(text)?;
         for pair in &mut pairs {
             let schemas = schemas(definition, pair)?;

@@ -4,14 +4,14 @@
 use super::DefinitionVersions;
 use crate::api::openapi::Dialect;
 use crate::apimachinery::apply::managed;
-use crate::apimachinery::apply::{self, ApplyRequest, AtVersion, Versions};
+use crate::apimachinery::apply::{self, ApplyRequest, AtVersion, OverlayError, Versions};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::extensions::schema::{KindSchema, Typed};
 use crate::registry::Schema;
 use crate::registry::converting::Converting;
 use crate::registry::schema::{ManagerInfo, reset_set};
+use crate::schema::{KindSchema, Typed};
 use std::sync::Arc;
 
 /// The schema of one version of a definition, which knows the others.
@@ -21,7 +21,7 @@ pub(super) struct VersionedSchema {
 }
 
 impl VersionedSchema {
-    pub fn new(all: Arc<DefinitionVersions>, version: usize) -> Self {
+    pub(crate) fn new(all: Arc<DefinitionVersions>, version: usize) -> Self {
         Self { all, version }
     }
 
@@ -81,7 +81,7 @@ impl Schema for VersionedSchema {
         apply::apply_across(typed, live, &patch, &request, &self.across()).map(|a| a.object)
     }
 
-    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, String> {
+    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, OverlayError> {
         self.own().overlay(object, config)
     }
 

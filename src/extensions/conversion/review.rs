@@ -47,7 +47,7 @@ impl Version {
 }
 
 /// The body of a request for `objects`, which are encoded. Upstream sends an empty response along.
-pub fn request(version: Version, uid: &str, desired: &str, objects: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn request(version: Version, uid: &str, desired: &str, objects: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 + objects.iter().map(|o| o.len() + 1).sum::<usize>());
     out.extend_from_slice(
         format!(
@@ -136,7 +136,7 @@ fn check_type(version: Version, review: &Value) -> Result<(), String> {
 /// annotations are taken from the converted one.
 ///
 /// # Errors
-/// [`Unacceptable`], in upstream's words.
+/// `Unacceptable`, in upstream's words.
 pub fn accept(original: &Value, mut converted: Value, desired: &str) -> Result<Value, Unacceptable> {
     let wrong = |why: String| Err(Unacceptable::Object(why));
     let got = converted.api_version();

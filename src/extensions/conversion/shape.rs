@@ -2,9 +2,9 @@
 
 use crate::api::{self, decode};
 use crate::apimachinery::value::{Map, Value};
-use crate::extensions::schema::KindSchema;
 use crate::registry::Schema as _;
 use crate::registry::converting::Shape;
+use crate::schema::KindSchema;
 use std::sync::Arc;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -16,7 +16,7 @@ pub(super) struct SchemaShape {
 }
 
 impl SchemaShape {
-    pub fn new(schema: Arc<KindSchema>) -> Self {
+    pub(crate) fn new(schema: Arc<KindSchema>) -> Self {
         Self {
             // 0 would mean that nothing is to be remembered.
             fingerprint: schema.fingerprint().max(1),

@@ -96,7 +96,11 @@ impl Defined {
     }
 
     /// A version, built if it was not used before.
-    pub async fn version(&self, version: &Version, builder: &Arc<Builder>) -> Result<Arc<ServedVersion>, Unavailable> {
+    pub(crate) async fn version(
+        &self,
+        version: &Version,
+        builder: &Arc<Builder>,
+    ) -> Result<Arc<ServedVersion>, Unavailable> {
         let place = self.definition.versions.iter().position(|v| v == version);
         let lazy = place.and_then(|i| self.versions.get(i));
         let lazy = lazy.ok_or_else(|| Unavailable::Broken(format!("there is no version {}", version.name)))?;
@@ -206,7 +210,7 @@ fn basis<'a>(definition: &'a Value, version: &str) -> [&'a Value; 7] {
 }
 
 impl Catalog {
-    pub fn new(builder: Builder) -> Self {
+    pub(crate) fn new(builder: Builder) -> Self {
         Self {
             groups: ArcSwap::default(),
             builder: Arc::new(builder),
@@ -214,12 +218,12 @@ impl Catalog {
         }
     }
 
-    pub fn builder(&self) -> &Arc<Builder> {
+    pub(crate) fn builder(&self) -> &Arc<Builder> {
         &self.builder
     }
 
     /// The definition of a resource.
-    pub fn get(&self, group: &str, plural: &str) -> Option<Arc<Defined>> {
+    pub(crate) fn get(&self, group: &str, plural: &str) -> Option<Arc<Defined>> {
         self.groups.load().get(group)?.get(plural).cloned()
     }
 
@@ -231,17 +235,17 @@ impl Catalog {
     }
 
     /// The definitions of a group.
-    pub fn group(&self, group: &str) -> Group {
+    pub(crate) fn group(&self, group: &str) -> Group {
         self.groups.load().get(group).cloned().unwrap_or_default()
     }
 
     /// All definitions by group.
-    pub fn groups(&self) -> OrdMap<Str, Group> {
+    pub(crate) fn groups(&self) -> OrdMap<Str, Group> {
         OrdMap::clone(&self.groups.load())
     }
 
     /// Follows a change of a definition. Not called concurrently.
-    pub fn apply(&self, change: &Change<'_, Definition>) {
+    pub(crate) fn apply(&self, change: &Change<'_, Definition>) {
         let mut groups = OrdMap::clone(&self.groups.load());
         // Group and plural are immutable, and the name consists of them.
         let Some(of) = change.new.or(change.old) else { return };
@@ -269,7 +273,7 @@ impl Catalog {
     }
 
     /// Closes the storages of removed definitions. Never returns.
-    pub async fn close_removed(&self) {
+    pub(crate) async fn close_removed(&self) {
         self.builder.storages().close_removed().await;
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// The columns of an element of `spec.versions`: the name and those in `additionalPrinterColumns`, or the age if there
 /// are none.
-pub fn of_version(version: &Value) -> Columns {
+pub(crate) fn of_version(version: &Value) -> Columns {
     let declared = version.get("additionalPrinterColumns").items();
     if declared.is_empty() {
         return columns([age()]);
@@ -37,7 +37,7 @@ pub fn of_version(version: &Value) -> Columns {
 }
 
 /// The columns of the scale subresource: name, desired and available replicas of the Scale object, and age.
-pub fn of_scale() -> Columns {
+pub(crate) fn of_scale() -> Columns {
     let replicas = |name, description, path| {
         let heading = Column {
             name: Str::const_new(name),

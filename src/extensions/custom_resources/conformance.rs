@@ -14,6 +14,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
 use crate::extensions::definitions::conditions::{Condition, api_approval, non_structural_schema};
 use crate::registry::{Context, Store};
+use crate::tasks::compute::ComputePool;
 use crate::tasks::{Backoff, TaskGroup, WorkQueue, off_thread};
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(super) struct Conformance {
 const QUEUE: &str = "kubernetes_api_approval_conformant_condition_controller";
 
 impl Conformance {
-    pub fn new(store: Arc<Store>, telemetry: &Telemetry) -> Self {
+    pub(crate) fn new(store: Arc<Store>, telemetry: &Telemetry) -> Self {
         Self {
             store,
             queue: WorkQueue::new(Backoff::CONTROLLER, telemetry.queue(QUEUE)),
@@ -39,18 +40,20 @@ impl Conformance {
     }
 
     /// Queues a definition that has, or should have, one of the conditions.
-    pub fn note(&self, change: &Change<'_, Definition>) {
+    pub(crate) fn note(&self, change: &Change<'_, Definition>) {
         if let Some(new) = change.new.filter(|d| d.protected || d.conditions.non_structural) {
             self.queue.add(new.name.clone());
         }
     }
 
     /// Starts the worker in `tasks`; it ends with the group.
-    pub fn start(self, tasks: &TaskGroup) {
+    pub(crate) fn start(self, tasks: &TaskGroup, compute: ComputePool) {
         tasks.spawn_until_stopped("conformance of definitions", async move {
-            let own = &self;
-            let work = |name: Str| async move { own.sync(&name).await };
-            own.queue.process(QUEUE, work).await;
+            let work = |name: Str| {
+                let own = self.clone();
+                compute.run_own(async move { own.sync(&name).await })
+            };
+            self.queue.process(QUEUE, work).await;
         });
     }
 

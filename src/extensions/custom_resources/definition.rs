@@ -1,6 +1,6 @@
 //! [`Definition`]: what the gateway keeps in memory of a CustomResourceDefinition, besides its stored bytes.
 
-use crate::apimachinery::codec::json::{self, projection::Mask};
+use crate::apimachinery::codec::json::{self, projection, projection::Mask};
 use crate::apimachinery::conditions;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
@@ -23,7 +23,7 @@ static PARTS: LazyLock<Mask> = LazyLock::new(|| {
 
 /// A definition without its schemas.
 #[derive(Clone, Debug)]
-pub struct Definition {
+pub(crate) struct Definition {
     /// The revision of the stored object.
     pub revision: u64,
     /// `<plural>.<group>`
@@ -58,7 +58,7 @@ pub struct Definition {
 
 /// A version of a definition, without its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
+pub(crate) struct Version {
     /// The name, such as `v1beta1`.
     pub name: Str,
     /// Whether requests for it are served.
@@ -77,7 +77,7 @@ pub struct Version {
 
 /// Which conditions are `True`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Conditions {
+pub(crate) struct Conditions {
     /// `NamesAccepted`
     pub names_accepted: bool,
     /// `Established`
@@ -106,7 +106,7 @@ impl Version {
 
 impl Definition {
     /// Reads a stored definition.
-    pub fn from_entry(entry: &Entry) -> Self {
+    pub(crate) fn from_entry(entry: &Entry) -> Self {
         Self {
             stored: entry.json.clone(),
             ..Self::from_value(&entry.decode_parts(&PARTS), entry.revision.0)
@@ -114,7 +114,7 @@ impl Definition {
     }
 
     /// Reads a definition's tree.
-    pub fn from_value(v: &Value, revision: u64) -> Self {
+    pub(crate) fn from_value(v: &Value, revision: u64) -> Self {
         let holds = |kind: &str| conditions::holds(v, kind);
         Self {
             revision,
@@ -141,23 +141,28 @@ impl Definition {
     }
 
     /// The whole object, which takes long to decode if its schemas are large.
-    pub fn tree(&self) -> Value {
+    pub(crate) fn tree(&self) -> Value {
         json::decode(&self.stored).unwrap_or_default()
     }
 
+    /// Reads parts of the stored object.
+    pub(crate) fn read(&self, parts: &Mask) -> Value {
+        projection::read(&self.stored, parts).unwrap_or_else(|_| self.tree())
+    }
+
     /// A served version.
-    pub fn served(&self, version: &str) -> Option<&Version> {
+    pub(crate) fn served(&self, version: &str) -> Option<&Version> {
         self.versions.iter().find(|v| v.served && v.name == version)
     }
 
     /// The version in which objects are stored.
-    pub fn storage_version(&self) -> Option<&Version> {
+    pub(crate) fn storage_version(&self) -> Option<&Version> {
         self.versions.iter().find(|v| v.storage)
     }
 
     /// True once requests for custom resources are answered. Discovery shows them a little later, when the definition
     /// is established.
-    pub fn answers(&self) -> bool {
+    pub(crate) fn answers(&self) -> bool {
         self.conditions.names_accepted || self.conditions.established
     }
 }

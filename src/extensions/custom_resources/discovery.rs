@@ -2,8 +2,10 @@
 //! their parts of aggregated discovery and OpenAPI.
 
 use super::catalog::{Catalog, Defined, Group};
+use super::published::published;
 use super::version::Builder;
 use super::{Definition, Version};
+use crate::apimachinery::codec::json::pieces::Pieces;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
@@ -11,13 +13,15 @@ use crate::endpoints::discovery::aggregated::{self, Priorities, Source};
 use crate::endpoints::discovery::resources::{self, Described};
 use crate::endpoints::discovery::{api_group, compare_versions};
 use crate::endpoints::install::PublishedDocuments;
-use crate::endpoints::openapi::{group_version_document, v3};
+use crate::endpoints::openapi::v2::ServedResources;
+use crate::endpoints::openapi::{v3, write_group_version};
 use crate::extensions::naming::Names;
 use crate::registry::{Resource, Verbs};
+use crate::sync::Mutex;
 use crate::tasks::{Signal, off_thread};
 use crate::telemetry::Telemetry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// Position of custom resources among all groups, as upstream's.
@@ -42,12 +46,20 @@ fn serving<'a>(group: &'a Group, version: &'a str) -> impl Iterator<Item = (&'a 
 
 /// The served versions of a group in order of preference.
 fn versions(group: &Group) -> Vec<&str> {
-    let established = group.values().filter(|d| d.definition.conditions.established);
-    let versions = established.flat_map(|d| &d.definition.versions).filter(|v| v.served);
-    let mut names: Vec<&str> = versions.map(|v| v.name.as_str()).collect();
-    names.sort_by(|a, b| compare_versions(b, a));
-    names.dedup();
-    names
+    by_version(group).into_iter().map(|(name, _)| name).collect()
+}
+
+/// The served versions of a group in order of preference, each with the established definitions that serve it.
+fn by_version(group: &Group) -> Vec<(&str, Vec<(&Arc<Defined>, &Version)>)> {
+    let mut found: HashMap<&str, Vec<(&Arc<Defined>, &Version)>> = HashMap::new();
+    for d in group.values().filter(|d| d.definition.conditions.established) {
+        for version in d.definition.versions.iter().filter(|v| v.served) {
+            found.entry(&version.name).or_default().push((d, version));
+        }
+    }
+    let mut all: Vec<_> = found.into_iter().collect();
+    all.sort_by(|(a, _), (b, _)| compare_versions(b, a));
+    all
 }
 
 /// `/apis/<group>`, or `None` if no established definition serves the group.
@@ -101,7 +113,7 @@ pub(super) struct Discovery {
 }
 
 impl Discovery {
-    pub fn new(catalog: Arc<Catalog>, published: PublishedDocuments, telemetry: Telemetry) -> Self {
+    pub(crate) fn new(catalog: Arc<Catalog>, published: PublishedDocuments, telemetry: Telemetry) -> Self {
         Self {
             catalog,
             published,
@@ -112,22 +124,19 @@ impl Discovery {
     }
 
     /// Notes a change. Several changes of a group are published together.
-    pub fn note(&self, change: &Change<'_, Definition>) {
+    pub(crate) fn note(&self, change: &Change<'_, Definition>) {
         if let Some(of) = change.new.or(change.old) {
-            self.changed
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(of.group.clone());
+            self.changed.lock().insert(of.group.clone());
             self.notify.notify_one();
         }
     }
 
     /// Publishes changes, once the definitions are known. Returns only when the process is ending.
-    pub async fn run(self: Arc<Self>, synced: Signal) {
+    pub(crate) async fn run(self: Arc<Self>, synced: Signal) {
         synced.wait().await;
         let mut shown: HashMap<Str, ShownGroup> = HashMap::new();
         loop {
-            let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+            let changed = std::mem::take(&mut *self.changed.lock());
             let mut documents_changed = false;
             for name in changed {
                 let before = shown.remove(&name).unwrap_or_default();
@@ -153,16 +162,16 @@ impl Discovery {
 
     fn publish(&self, name: &str, group: &Group, before: &ShownGroup) -> ShownGroup {
         let mut now = BTreeMap::new();
-        for version in versions(group) {
+        for (version, serving) in by_version(group) {
             let gv = GroupVersion::new(name, version);
-            let rows = || serving(group, version).map(|(d, v)| described(d, v));
+            let rows = || serving.iter().map(|(d, v)| described(&d.definition, v));
             let document = resources::aggregated(&gv, rows(), true);
             self.published
                 .apis
                 .set_group_version(Source::CUSTOM, &gv, PRIORITIES, document);
-            let shown: Vec<Shown> = serving(group, version).map(|(d, _)| Shown::of(d)).collect();
+            let shown: Vec<Shown> = serving.iter().map(|(d, _)| Shown::of(&d.definition)).collect();
             if before.get(&gv) != Some(&shown) {
-                self.publish_openapi(&gv, group);
+                self.publish_openapi(&gv, serving.iter().map(|(d, _)| Arc::clone(d)).collect());
                 let names = rows().map(|r| (r.plural, r.subresources.iter().map(|(name, ..)| *name).collect()));
                 let names: Vec<(&str, Vec<&str>)> = names.collect();
                 self.telemetry.requests.serve(name, version, names.into_iter());
@@ -177,16 +186,18 @@ impl Discovery {
     }
 
     /// The document is built by the first request for it, from the definitions as they are now.
-    fn publish_openapi(&self, gv: &GroupVersion, group: &Group) {
-        let definitions: Vec<Arc<Defined>> = group
-            .values()
-            .filter(|d| d.definition.conditions.established && d.definition.served(&gv.version).is_some())
-            .cloned()
-            .collect();
+    fn publish_openapi(&self, gv: &GroupVersion, definitions: Vec<Arc<Defined>>) {
         let (of, builder) = (gv.clone(), self.catalog.builder().clone());
         let hash = hash(definitions.iter().map(|d| &*d.definition));
         let memory = memory(definitions.iter());
-        let build = move || group_version_document(&of, &rows(&builder, &of.version, definitions.iter()));
+        let build = move |to: &mut Pieces<'_>| {
+            let rows = definitions.iter().flat_map(|d| {
+                let version = d.definition.served(&of.version);
+                published(&d.definition, version.into_iter(), builder.scale())
+            });
+            let rows: Vec<Arc<Resource>> = rows.map(|(_, row)| Arc::new(row)).collect();
+            write_group_version(&of, &rows, to);
+        };
         self.published
             .openapi
             .set_temporary(&v3::key(gv), hash, memory, Arc::new(build));
@@ -198,34 +209,37 @@ impl Discovery {
         let memory = memory(catalog.groups().values().flat_map(|group| group.values()));
         let list = move || {
             let groups = catalog.groups();
-            let all = groups.iter().flat_map(|(name, group)| {
-                let builder = catalog.builder();
-                versions(group).into_iter().map(move |version| {
-                    let established = group.values().filter(|d| d.definition.conditions.established);
-                    let serving = established.filter(|d| d.definition.served(version).is_some());
-                    (GroupVersion::new(name, version), rows(builder, version, serving))
-                })
-            });
+            let all = groups
+                .iter()
+                .flat_map(|(name, group)| rows(catalog.builder(), name, group));
             all.collect()
         };
         self.published.openapi_v2.set_custom(memory, Arc::new(list));
     }
 }
 
-/// About what documents of these definitions allocate while they are built.
+/// About what documents of these definitions allocate while they are built: one schema after the other becomes a tree.
 fn memory<'a>(definitions: impl Iterator<Item = &'a Arc<Defined>>) -> usize {
     const PER_BYTE: usize = 12;
-    definitions.map(|d| d.definition.stored.len() * PER_BYTE).sum()
+    const PER_DEFINITION: usize = 8 << 10;
+    let (count, largest) = definitions.fold((0, 0), |(count, largest), d| {
+        (count + 1, d.definition.stored.len().max(largest))
+    });
+    count * PER_DEFINITION + largest * PER_BYTE
 }
 
-/// The rows of those definitions whose version can be served.
-fn rows<'a>(
-    builder: &Builder,
-    version: &str,
-    definitions: impl Iterator<Item = &'a Arc<Defined>>,
-) -> Vec<Arc<Resource>> {
-    let built = definitions.filter_map(|d| builder.published(&d.definition, d.definition.served(version)?).ok());
-    built.map(Arc::new).collect()
+/// The rows of all versions of a group that can be served. Each definition is decoded once.
+fn rows(builder: &Builder, name: &str, group: &Group) -> ServedResources {
+    let mut all: HashMap<&str, Vec<Arc<Resource>>> = HashMap::new();
+    for d in group.values().filter(|d| d.definition.conditions.established) {
+        let served = d.definition.versions.iter().filter(|v| v.served);
+        for (version, row) in published(&d.definition, served, builder.scale()) {
+            all.entry(&version.name).or_default().push(Arc::new(row));
+        }
+    }
+    let versions = versions(group).into_iter();
+    let of_version = versions.map(|v| (GroupVersion::new(name, v), all.remove(v).unwrap_or_default()));
+    of_version.collect()
 }
 
 /// Changes whenever a document of these definitions may change. The same in all gateways that run this version.

@@ -10,6 +10,7 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
 use crate::registry::{Context, Store};
+use crate::tasks::compute::ComputePool;
 use crate::tasks::{Backoff, TaskGroup, WorkQueue};
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub(super) struct Establishing {
 }
 
 impl Establishing {
-    pub fn new(store: Arc<Store>, telemetry: &Telemetry) -> Self {
+    pub(crate) fn new(store: Arc<Store>, telemetry: &Telemetry) -> Self {
         Self {
             store,
             queue: WorkQueue::new(Backoff::CONTROLLER, telemetry.queue(QUEUE)),
@@ -32,7 +33,7 @@ impl Establishing {
     }
 
     /// Queues a definition that can be established.
-    pub fn note(&self, change: &Change<'_, Definition>) {
+    pub(crate) fn note(&self, change: &Change<'_, Definition>) {
         let ready = |d: &&Arc<Definition>| d.conditions.names_accepted && !d.conditions.established && !d.deleting;
         if let Some(new) = change.new.filter(ready) {
             self.queue.add(new.name.clone());
@@ -40,11 +41,13 @@ impl Establishing {
     }
 
     /// Starts the worker in `tasks`; it ends with the group.
-    pub fn start(self, tasks: &TaskGroup) {
+    pub(crate) fn start(self, tasks: &TaskGroup, compute: ComputePool) {
         tasks.spawn_until_stopped("establishing definitions", async move {
-            let own = &self;
-            let work = |name: Str| async move { own.establish(&name).await };
-            own.queue.process(QUEUE, work).await;
+            let work = |name: Str| {
+                let own = self.clone();
+                compute.run_own(async move { own.establish(&name).await })
+            };
+            self.queue.process(QUEUE, work).await;
         });
     }
 

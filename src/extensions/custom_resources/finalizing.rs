@@ -19,6 +19,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::client::{Change, Informer};
 use crate::registry::{Context, DeleteOptions, Store};
 use crate::storage::ListOptions;
+use crate::tasks::compute::ComputePool;
 use crate::tasks::{Backoff, TaskGroup, WorkQueue};
 use crate::telemetry::Telemetry;
 use std::collections::BTreeSet;
@@ -27,7 +28,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The finalizer of every definition that is being deleted.
-pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 const QUEUE: &str = "crd_finalizer";
 /// Definitions finalized concurrently, as upstream: a worker waits for the finalizers of instances.
@@ -78,7 +79,7 @@ impl Terminating {
 }
 
 impl Finalizing {
-    pub fn new(
+    pub(crate) fn new(
         store: Arc<Store>,
         definitions: Informer<Definition>,
         catalog: Arc<Catalog>,
@@ -93,7 +94,7 @@ impl Finalizing {
     }
 
     /// Queues a definition that is being deleted.
-    pub fn note(&self, change: &Change<'_, Definition>) {
+    pub(crate) fn note(&self, change: &Change<'_, Definition>) {
         if let Some(new) = change.new.filter(|d| waits(d)) {
             // Not again for our own updates of its condition.
             if change.old.is_none_or(|old| !waits(old)) {
@@ -103,14 +104,16 @@ impl Finalizing {
     }
 
     /// Starts the workers in `tasks`; they end with the group.
-    pub fn start(self, tasks: &TaskGroup) {
+    pub(crate) fn start(self, tasks: &TaskGroup, compute: ComputePool) {
         for _ in 0..WORKERS {
-            let own = self.clone();
+            let (worker, compute) = (self.clone(), compute.clone());
             tasks.spawn_until_stopped("finalizing definitions", async move {
-                own.definitions.synced().wait().await;
-                let own = &own;
-                let work = |name: Str| async move { own.finalize(&name).await };
-                own.queue.process(QUEUE, work).await;
+                worker.definitions.synced().wait().await;
+                let work = |name: Str| {
+                    let own = worker.clone();
+                    compute.run_own(async move { own.finalize(&name).await })
+                };
+                worker.queue.process(QUEUE, work).await;
             });
         }
     }

@@ -30,7 +30,7 @@ pub(super) struct CustomResourceHandler {
 }
 
 impl CustomResourceHandler {
-    pub fn new(
+    pub(crate) fn new(
         definitions: Informer<Definition>,
         storage: Arc<dyn Storage>,
         catalog: Arc<Catalog>,

@@ -7,11 +7,11 @@
 mod handler;
 mod validation;
 
-pub use validation::ScaleStrategy;
+pub(crate) use validation::ScaleStrategy;
 
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::patch::{go_print, go_type};
-use crate::apimachinery::value::{Str, Value};
+use crate::apimachinery::value::{Map, Str, Value};
 use crate::registry::scale::managers::ReplicasPaths;
 use crate::registry::scale::scale_of;
 use crate::registry::{Schema, Store, Subresource, SubresourceBehaviour, Verbs};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Where the objects of one version of a definition have what their Scale shows.
 #[derive(Clone, Debug)]
-pub struct ScalePaths {
+pub(crate) struct ScalePaths {
     wanted: Path,
     observed: Path,
     selector: Option<Path>,
@@ -112,30 +112,36 @@ fn accessor(names: &[Str], v: &Value, expected: &str) -> String {
 impl ScalePaths {
     /// The paths of a version of a definition, given the definition's `spec`; `None` if the version has no scale
     /// subresource.
-    pub fn of_version(spec: &Value, version: &str) -> Option<Self> {
-        let group = spec.str_at(&["group"]);
-        let replicas = |v: &Value| {
-            v.at(&["subresources", "scale"])
-                .as_object()
-                .map(|m| m.str("specReplicasPath").to_owned())
-        };
+    pub(crate) fn of_version(spec: &Value, version: &str) -> Option<Self> {
         let versions = spec.get("versions").items();
+        let of = versions.iter().find(|v| v.str_at(&["name"]) == version)?;
+        Self::of(spec.str_at(&["group"]), of, versions)
+    }
+
+    /// As [`of_version`](Self::of_version), for documents: it knows no other version, whose managers would be read.
+    pub(crate) fn published(group: &str, version: &Value) -> Option<Self> {
+        Self::of(group, version, std::slice::from_ref(version))
+    }
+
+    fn of(group: &str, version: &Value, known: &[Value]) -> Option<Self> {
+        fn scale(version: &Value) -> Option<&Map> {
+            version.at(&["subresources", "scale"]).as_object()
+        }
+        let own = scale(version)?;
         let named = |v: &Value| format!("{group}/{}", v.str_at(&["name"]));
-        let all: Vec<(String, Option<String>)> = versions.iter().map(|v| (named(v), replicas(v))).collect();
+        let replicas = |v: &Value| scale(v).map(|m| m.str("specReplicasPath").to_owned());
+        let all: Vec<(String, Option<String>)> = known.iter().map(|v| (named(v), replicas(v))).collect();
         let all = all
             .iter()
             .map(|(name, path)| (name.as_str(), path.as_deref().map(names)));
-        let of = versions.iter().find(|v| v.str_at(&["name"]) == version)?;
-        let scale = of.at(&["subresources", "scale"]);
-        scale.as_object()?;
-        let path = |key| Path::parse(scale.str_at(&[key]));
+        let path = |key| Path::parse(own.str(key));
         Some(Self {
             wanted: path("specReplicasPath"),
             observed: path("statusReplicasPath"),
-            selector: Some(scale.str_at(&["labelSelectorPath"]))
+            selector: Some(own.str("labelSelectorPath"))
                 .filter(|p| !p.is_empty())
                 .map(Path::parse),
-            managers: ReplicasPaths::new(&format!("{group}/{version}"), all),
+            managers: ReplicasPaths::new(&named(version), all),
         })
     }
 
@@ -155,16 +161,16 @@ impl ScalePaths {
 }
 
 /// The subresource of a kind. Its requests are refused until [`bind`](Self::bind) is called.
-pub struct Scale(Arc<ScaleHandler>);
+pub(crate) struct Scale(Arc<ScaleHandler>);
 
 impl Scale {
     /// The subresource with these paths; `schema` is that of `autoscaling/v1` Scale.
-    pub fn new(paths: ScalePaths, schema: Arc<dyn Schema>) -> Self {
+    pub(crate) fn new(paths: ScalePaths, schema: Arc<dyn Schema>) -> Self {
         Self(Arc::new(ScaleHandler::new(paths, schema)))
     }
 
     /// The entry for the resource.
-    pub fn subresource(&self) -> Subresource {
+    pub(crate) fn subresource(&self) -> Subresource {
         Subresource {
             name: "scale",
             kind: GroupVersionKind::new("autoscaling", "v1", "Scale"),
@@ -174,7 +180,7 @@ impl Scale {
     }
 
     /// Sets the store of the objects, whose resource must not contain this subresource: it would own itself.
-    pub fn bind(&self, parent: &Store) {
+    pub(crate) fn bind(&self, parent: &Store) {
         self.0.bind(parent);
     }
 }

@@ -6,13 +6,13 @@ use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::jsonpath::JsonPath;
 use crate::apimachinery::patch::go_print;
 use crate::apimachinery::value::{Str, Value};
-use crate::extensions::schema::StructuralSchema;
 use crate::registry::resource::SelectableFields;
+use crate::schema::StructuralSchema;
 use std::sync::Arc;
 
 /// The selectable fields of an element of `spec.versions`. `schema` is that version's, whose defaults selectors see
 /// even in objects that were stored without them.
-pub fn of_version(version: &Value, schema: Option<Arc<StructuralSchema>>) -> SelectableFields {
+pub(crate) fn of_version(version: &Value, schema: Option<Arc<StructuralSchema>>) -> SelectableFields {
     let declared = version.get("selectableFields").items().iter();
     let mut reads = Mask::Members(Vec::new());
     let fields: Vec<(Str, JsonPath)> = declared

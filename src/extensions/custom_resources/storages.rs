@@ -2,12 +2,13 @@
 
 use crate::apimachinery::gvk::GroupResource;
 use crate::storage::Storage;
+use crate::sync::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// The storage backends, as custom resources use them.
-pub trait Storages: Send + Sync + 'static {
+pub(crate) trait Storages: Send + Sync + 'static {
     /// Opens the storage of a resource. May block while stored objects are parsed.
     fn open(&self, resource: &GroupResource) -> Arc<dyn Storage>;
 
@@ -26,7 +27,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    pub fn new(storages: Arc<dyn Storages>) -> Self {
+    pub(crate) fn new(storages: Arc<dyn Storages>) -> Self {
         Self {
             storages,
             open: tokio::sync::Mutex::default(),
@@ -35,15 +36,15 @@ impl Opened {
         }
     }
 
-    fn lock_removed(&self) -> std::sync::MutexGuard<'_, HashSet<GroupResource>> {
-        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_removed(&self) -> crate::sync::MutexGuard<'_, HashSet<GroupResource>> {
+        self.removed.lock()
     }
 
     /// The storage of a resource; `None` if the process is ending.
     ///
     /// # Cancel safety
     /// Cancel safe: an opened storage that nobody recorded is returned by the next call.
-    pub async fn get(&self, resource: &GroupResource) -> Option<Arc<dyn Storage>> {
+    pub(crate) async fn get(&self, resource: &GroupResource) -> Option<Arc<dyn Storage>> {
         let mut open = self.open.lock().await;
         self.close_one(&mut open, resource).await;
         if let Some(known) = open.get(resource) {
@@ -56,7 +57,7 @@ impl Opened {
     }
 
     /// The storage of a resource that is open, without waiting. `None` also while one is being opened or closed.
-    pub fn peek(&self, resource: &GroupResource) -> Option<Arc<dyn Storage>> {
+    pub(crate) fn peek(&self, resource: &GroupResource) -> Option<Arc<dyn Storage>> {
         self.open.try_lock().ok()?.get(resource).cloned()
     }
 
@@ -73,13 +74,13 @@ impl Opened {
     }
 
     /// Notes that the definition of a resource was removed.
-    pub fn remove(&self, resource: GroupResource) {
+    pub(crate) fn remove(&self, resource: GroupResource) {
         self.lock_removed().insert(resource);
         self.notify.notify_one();
     }
 
     /// Closes the storages of removed definitions. Never returns.
-    pub async fn close_removed(&self) {
+    pub(crate) async fn close_removed(&self) {
         loop {
             let next = self.lock_removed().iter().next().cloned();
             match next {

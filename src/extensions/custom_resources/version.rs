@@ -13,19 +13,20 @@ use crate::endpoints::ApiGroupVersion;
 use crate::endpoints::discovery::resources::storage_version_hash;
 use crate::extensions::conversion::{CompiledVersion, Conversions, DefinitionVersions};
 use crate::extensions::naming::Names;
-use crate::extensions::schema::{KindSchema, SchemaStrategy, StructuralSchema};
 use crate::registry::converting::NotConverted;
 use crate::registry::resource::Backing;
 use crate::registry::strategy::{MetaChecks, Plain, RestStrategy};
 use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
 use crate::request::{Authorized, Request, Response};
+use crate::schema::{KindSchema, SchemaStrategy, StructuralSchema};
+use crate::sync::Mutex;
 use crate::tasks::{Signal, off_thread};
 use aws_lc_rs::digest;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use tokio::sync::OnceCell;
 
 /// About what compiling a schema allocates, by byte of its definition.
@@ -88,17 +89,17 @@ impl std::fmt::Display for Unavailable {
 
 impl ServedVersion {
     /// The store of the custom resources.
-    pub fn store(&self) -> &Arc<Store> {
+    pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
     /// Converts an object of another version of the definition to this one.
-    pub async fn convert(&self, object: Value) -> Result<Value, NotConverted> {
+    pub(crate) async fn convert(&self, object: Value) -> Result<Value, NotConverted> {
         self.versions.convert(object, self.index).await
     }
 
     /// Serves a request for the resource.
-    pub async fn serve(&self, req: Request, authorized: &Authorized) -> Response {
+    pub(crate) async fn serve(&self, req: Request, authorized: &Authorized) -> Response {
         let served = (self.row.clone(), self.store.clone());
         self.endpoint.serve_custom(&served, req, authorized).await
     }
@@ -115,22 +116,22 @@ impl Default for LazyVersion {
 
 impl LazyVersion {
     /// True if the version was built.
-    pub fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.built.initialized()
     }
 
     /// Ends the watches, now and of requests that are still on their way.
-    pub fn retire(&self) {
+    pub(crate) fn retire(&self) {
         self.retired.fire();
     }
 
     #[cfg(test)]
-    pub fn set_broken(&self) {
+    pub(crate) fn set_broken(&self) {
         let _ = self.built.set(Err("not built in tests".to_owned()));
     }
 
     #[cfg(test)]
-    pub fn is_retired(&self) -> bool {
+    pub(crate) fn is_retired(&self) -> bool {
         self.retired.fired()
     }
 
@@ -138,7 +139,7 @@ impl LazyVersion {
     ///
     /// # Cancel safety
     /// Cancel safe: another caller goes on building.
-    pub async fn get(
+    pub(crate) async fn get(
         &self,
         builder: &Arc<Builder>,
         definition: &Arc<Definition>,
@@ -152,7 +153,7 @@ impl LazyVersion {
 }
 
 impl Builder {
-    pub fn new(
+    pub(crate) fn new(
         storages: Arc<dyn Storages>,
         conversions: Conversions,
         admission: Arc<dyn Admission>,
@@ -169,16 +170,13 @@ impl Builder {
         }
     }
 
-    /// What OpenAPI documents need of a version's row.
-    ///
-    /// # Errors
-    /// Why the version cannot be served.
-    pub fn published(&self, definition: &Definition, version: &Version) -> Result<Resource, String> {
-        published(definition, version, &self.scale)
+    /// The schema of `autoscaling/v1` Scale.
+    pub(crate) fn scale(&self) -> &Arc<dyn Schema> {
+        &self.scale
     }
 
     /// The open storages.
-    pub fn storages(&self) -> &Opened {
+    pub(crate) fn storages(&self) -> &Opened {
         &self.storages
     }
 
@@ -236,7 +234,7 @@ impl Builder {
     ///
     /// # Errors
     /// Why the version cannot be served, for the log.
-    pub fn row(&self, definition: &Definition, version: &str) -> Result<Row, String> {
+    pub(crate) fn row(&self, definition: &Definition, version: &str) -> Result<Row, String> {
         check_names(&definition.accepted)?;
         let tree = definition.tree();
         let mut all = Vec::new();
@@ -282,31 +280,7 @@ impl Builder {
     }
 }
 
-/// What OpenAPI documents need of a version's row. Compiles no schema: the documents of a thousand definitions would
-/// otherwise compile all of theirs at once.
-///
-/// # Errors
-/// Why the version cannot be served.
-fn published(definition: &Definition, version: &Version, scale: &Arc<dyn Schema>) -> Result<Resource, String> {
-    check_names(&definition.accepted)?;
-    let tree = definition.tree();
-    let of_version = |spec: &&Value| spec.str_at(&["name"]) == version.name;
-    let spec = tree.at(&["spec", "versions"]).items().iter().find(of_version);
-    let spec = spec.ok_or_else(|| format!("there is no version {:?}", version.name))?;
-    let schema = kept(tree.get("spec"), spec.at(&["schema", "openAPIV3Schema"]));
-    let gvk = GroupVersionKind::new(&definition.group, &version.name, definition.accepted.kind());
-    let kind = KindSchema::published(gvk, json::to_vec(&schema).into());
-    let mut resource = Resource {
-        selectable: Some(selectable::of_version(spec, None)),
-        ..outline(definition, version, Arc::new(kind))
-    };
-    let paths = ScalePaths::of_version(tree.get("spec"), &version.name);
-    let scale = paths.map(|paths| Scale::new(paths, scale.clone()));
-    resource.subresources.extend(scale.as_ref().map(Scale::subresource));
-    Ok(resource)
-}
-
-fn check_names(names: &Names) -> Result<(), String> {
+pub(super) fn check_names(names: &Names) -> Result<(), String> {
     for (what, name) in [
         ("resource", names.plural()),
         ("kind", names.kind()),
@@ -320,7 +294,7 @@ fn check_names(names: &Names) -> Result<(), String> {
 }
 
 /// The parts of a version's row that do not depend on its compiled schema.
-fn outline(definition: &Definition, version: &Version, schema: Arc<dyn Schema>) -> Resource {
+pub(super) fn outline(definition: &Definition, version: &Version, schema: Arc<dyn Schema>) -> Resource {
     let names = &definition.accepted;
     let gvr = GroupVersionResource::new(&definition.group, &version.name, names.plural());
     let status = version.status.then(|| Subresource {
@@ -360,7 +334,7 @@ fn outline(definition: &Definition, version: &Version, schema: Arc<dyn Schema>) 
 
 /// The schema that objects are pruned by. A definition from before structural schemas may have none, or preserve unknown
 /// fields everywhere; only stored ones can be like that.
-fn kept<'a>(spec: &Value, schema: &'a Value) -> Cow<'a, Value> {
+pub(super) fn kept<'a>(spec: &Value, schema: &'a Value) -> Cow<'a, Value> {
     let preserves = spec.get("preserveUnknownFields").as_bool() == Some(true);
     if !schema.is_null() && !preserves {
         return Cow::Borrowed(schema);
@@ -386,7 +360,7 @@ fn preserve(schema: &mut Value) {
 }
 
 /// The key prefix of a custom resource's objects, as upstream's.
-pub fn prefix(resource: &GroupResource) -> String {
+pub(crate) fn prefix(resource: &GroupResource) -> String {
     format!("/registry/{}/{}/", resource.group, resource.resource)
 }
 
@@ -427,8 +401,8 @@ impl Schemas {
         Ok((compiled, source))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BySum> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> crate::sync::MutexGuard<'_, BySum> {
+        self.0.lock()
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::apimachinery::field::quote;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::extensions::schema::is_absolute_url;
+use crate::schema::is_absolute_url;
 
 /// The annotation with the approval.
 pub(super) const ANNOTATION: &str = "api-approved.kubernetes.io";
@@ -21,7 +21,7 @@ pub(super) enum Approval {
 }
 
 /// True for groups whose definitions need an approval.
-pub fn is_protected(group: &str) -> bool {
+pub(crate) fn is_protected(group: &str) -> bool {
     ["k8s.io", "kubernetes.io"]
         .iter()
         .any(|g| group == *g || group.strip_suffix(g).is_some_and(|rest| rest.ends_with('.')))

@@ -4,11 +4,11 @@
 use super::approval::{Approval, is_protected};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};
 use crate::apimachinery::value::Value;
-use crate::extensions::schema::definition;
+use crate::schema::definition;
 
 /// A condition without its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
+pub(crate) struct Condition {
     /// `type`
     pub condition: &'static str,
     /// `True`, `False` or `Unknown`
@@ -21,7 +21,7 @@ pub struct Condition {
 
 /// The condition `NonStructuralSchema`, or `None` if every schema is structural. Only definitions that were stored
 /// before the rules existed can have it.
-pub fn non_structural_schema(definition: &Value) -> Option<Condition> {
+pub(crate) fn non_structural_schema(definition: &Value) -> Option<Condition> {
     let of = |status, reason, message| Condition {
         condition: "NonStructuralSchema",
         status,
@@ -53,7 +53,7 @@ pub fn non_structural_schema(definition: &Value) -> Option<Condition> {
 }
 
 /// The condition `KubernetesAPIApprovalPolicyConformant`, or `None` if the group needs no approval.
-pub fn api_approval(definition: &Value) -> Option<Condition> {
+pub(crate) fn api_approval(definition: &Value) -> Option<Condition> {
     if !is_protected(definition.at(&["spec", "group"]).as_str().unwrap_or("")) {
         return None;
     }

@@ -27,6 +27,8 @@ pub(super) struct Internal<'a> {
     pub(super) versions: Vec<Version<'a>>,
     /// What all versions share.
     pub(super) shared: Parts<'a>,
+    /// Whether a version has subresources that not all share.
+    own_subresources: bool,
 }
 
 impl<'a> Parts<'a> {
@@ -78,7 +80,12 @@ impl<'a> Internal<'a> {
                 versions.iter_mut().for_each(|v| *member(&mut v.own) = &NULL);
             }
         }
-        Self { versions, shared }
+        let own_subresources = versions.iter().any(|v| !v.own.subresources.is_null());
+        Self {
+            versions,
+            shared,
+            own_subresources,
+        }
     }
 
     /// Every schema of the definition, once.
@@ -89,7 +96,7 @@ impl<'a> Internal<'a> {
 
     /// The subresources of a version, whether it shares them or not.
     pub(super) fn has_status(&self, version: &Version<'a>) -> bool {
-        match self.versions.iter().any(|v| !v.own.subresources.is_null()) {
+        match self.own_subresources {
             true => version.own.has_status(),
             false => self.shared.has_status(),
         }

@@ -12,7 +12,7 @@ use crate::extensions::custom_resources::FINALIZER;
 use crate::registry::strategy::{DeleteStrategy, Strategy};
 
 /// Strategy of CustomResourceDefinitions.
-pub struct CustomResourceDefinition;
+pub(crate) struct CustomResourceDefinition;
 
 /// Name of the version with `storage: true`, or `""`.
 fn storage_version(v: &Value) -> &str {

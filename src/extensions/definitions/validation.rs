@@ -17,9 +17,9 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
 use crate::extensions::conversion::declarative;
-use crate::extensions::schema::definition;
-use crate::extensions::schema::format::Formats;
 use crate::interrupt::checkpoint;
+use crate::schema::definition;
+use crate::schema::format::Formats;
 use ratchet::Options;
 use std::collections::HashSet;
 

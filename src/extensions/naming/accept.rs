@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 /// The names of a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub(crate) struct Names {
     plural: Str,
     singular: Str,
     short: Vec<Str>,
@@ -21,7 +21,7 @@ fn list(v: &Value) -> Vec<Str> {
 
 impl Names {
     /// Reads `spec.names` or `status.acceptedNames`.
-    pub fn of(v: &Value) -> Self {
+    pub(crate) fn of(v: &Value) -> Self {
         Self {
             plural: v.str_at(&["plural"]).into(),
             singular: v.str_at(&["singular"]).into(),
@@ -33,32 +33,32 @@ impl Names {
     }
 
     /// The plural, which is the resource's name in paths.
-    pub fn plural(&self) -> &str {
+    pub(crate) fn plural(&self) -> &str {
         &self.plural
     }
 
     /// The singular.
-    pub fn singular(&self) -> &str {
+    pub(crate) fn singular(&self) -> &str {
         &self.singular
     }
 
     /// The short names.
-    pub fn short(&self) -> &[Str] {
+    pub(crate) fn short(&self) -> &[Str] {
         &self.short
     }
 
     /// The kind.
-    pub fn kind(&self) -> &str {
+    pub(crate) fn kind(&self) -> &str {
         &self.kind
     }
 
     /// The kind of lists.
-    pub fn list_kind(&self) -> &str {
+    pub(crate) fn list_kind(&self) -> &str {
         &self.list_kind
     }
 
     /// The categories.
-    pub fn categories(&self) -> &[Str] {
+    pub(crate) fn categories(&self) -> &[Str] {
         &self.categories
     }
 }

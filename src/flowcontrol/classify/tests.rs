@@ -67,18 +67,10 @@ fn standard() -> Vec<FlowSchema> {
 }
 
 fn test_level(name: &str) -> Arc<Level> {
-    use crate::flowcontrol::clock::Clock;
-    use crate::flowcontrol::metrics::Families;
+    use crate::flowcontrol::level::Shared;
     use crate::flowcontrol::queueset::Queuing;
-    let families = Families::register(&crate::telemetry::Telemetry::new());
-    let level = Level::new(
-        name.into(),
-        Clock::start(),
-        Arc::default(),
-        families,
-        Queuing::Reject,
-        1,
-    );
+    let shared = Shared::new(10, &crate::telemetry::Telemetry::new());
+    let level = Level::new(name.into(), &shared, Queuing::Reject);
     Arc::new(level)
 }
 
@@ -86,7 +78,7 @@ fn flow(schemas: &[FlowSchema], user: &str, groups: &[&str], method: Method, uri
     let info = RequestInfo::resolve(&method, &uri.parse().unwrap()).unwrap();
     let found = classify(schemas, &UserInfo::system(user, groups), &info);
     let text = |v: &HeaderValue| v.to_str().unwrap().to_owned();
-    (text(&found.uid), text(&found.level_uid))
+    (text(&found.uids.schema), text(&found.uids.level))
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) struct LevelSpec {
 
 impl LevelSpec {
     /// `None` for an object that validation would reject: it may have been stored by another version.
-    pub fn parse(object: &Value) -> Option<Self> {
+    pub(crate) fn parse(object: &Value) -> Option<Self> {
         let spec = object.get("spec");
         let exempt = spec.str_at(&["type"]) == "Exempt";
         if exempt != (object.name() == EXEMPT) {

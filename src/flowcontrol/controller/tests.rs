@@ -1,5 +1,8 @@
+mod levels;
+mod series;
+mod shares;
+
 use super::*;
-use crate::flowcontrol::dump::Dump;
 use crate::flowcontrol::work_estimate::StoredObjects;
 use crate::json;
 use futures_util::FutureExt as _;
@@ -84,6 +87,15 @@ pub(crate) fn busy_for_all(seats: u32) -> Arc<FlowController> {
     controller
 }
 
+/// As [`busy_for_all`], but the level's requests are all of one flow.
+pub(crate) fn one_flow_for_all(seats: u32) -> Arc<FlowController> {
+    let controller = imagined(seats);
+    let mut one = schema("busy", 100, "busy", "system:authenticated");
+    one.set(&["spec", "distinguisherMethod"], Value::Null);
+    controller.digest(&[one], &[level("busy", 5_000, 50)]);
+    controller
+}
+
 /// 10 seats for requests of the group `busy`, and 10 for the others.
 fn busy(queue_length: i64) -> (Arc<FlowController>, Telemetry) {
     let telemetry = Telemetry::new();
@@ -122,7 +134,7 @@ fn missing_mandatory_objects_are_imagined() {
     ] {
         let entered = get(&controller, "u", group);
         assert_eq!(
-            (&entered.schema_uid, &entered.level_uid),
+            (&entered.uids.schema, &entered.uids.level),
             (&"".parse().unwrap(), &"".parse().unwrap())
         );
         let permit = entered.admission.expect("there are seats");
@@ -135,7 +147,7 @@ fn the_first_matching_schema_whose_level_exists_applies() {
     let (controller, _) = busy(10);
     let entered = get(&controller, "u", "busy");
     assert_eq!(
-        (entered.schema_uid.as_bytes(), entered.level_uid.as_bytes()),
+        (entered.uids.schema.as_bytes(), entered.uids.level.as_bytes()),
         (&b"fs-busy"[..], &b"pl-busy"[..])
     );
     assert_ne!(entered.flow, get(&controller, "v", "busy").flow, "users are flows");
@@ -272,107 +284,4 @@ async fn the_task_gives_seats_of_slow_requests_to_waiting_ones() {
     waiting.dispatched().await;
     assert_eq!(start.elapsed().as_secs(), 5);
     task.abort();
-}
-
-#[tokio::test(start_paused = true)]
-async fn limits_follow_demand_within_two_periods() {
-    let telemetry = Telemetry::new();
-    let controller = FlowController::new(100, mandatory(), Nothing, &telemetry);
-    let lending = |name: &str| {
-        let mut object = level(name, 50, 100);
-        object.set(&["spec", "limited", "lendablePercent"], 80i64);
-        object.set(&["spec", "limited", "borrowingLimitPercent"], Value::Null);
-        object
-    };
-    controller.digest(
-        &[schema("a", 100, "a", "busy"), schema("b", 200, "b", "b")],
-        &[lending("a"), lending("b")],
-    );
-    let task = tokio::spawn(controller.clone().run());
-    let limit = |name: &str| {
-        let name = name.to_owned();
-        controller.inspect(|levels| {
-            levels
-                .iter()
-                .find(|m| **m.level.name() == *name)
-                .map(|m| m.current)
-                .unwrap()
-        })
-    };
-    let mut held: Vec<Permit> = (0..120)
-        .map(|_| get(&controller, "u", "busy").admission.unwrap())
-        .collect();
-    tokio::time::sleep(Duration::from_millis(10_500)).await;
-    let borrowed = limit("a");
-    assert!(borrowed > 75, "{borrowed}");
-    let _owner: Vec<Permit> = (0..100)
-        .map(|_| get(&controller, "u", "b").admission.unwrap())
-        .collect();
-    held.truncate(100);
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let returned = limit("b");
-    assert!(
-        returned >= 48,
-        "{returned} of 48 nominal seats are back after one period"
-    );
-    task.abort();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_deleted_level_serves_what_waits_and_then_goes() {
-    let (controller, _) = busy(10);
-    let held = fill(&controller, "u");
-    let mut waiting = get(&controller, "u", "busy").admission.unwrap();
-    controller.digest([], []);
-    assert_eq!(
-        get(&controller, "u", "busy").schema_uid,
-        "",
-        "new requests go elsewhere"
-    );
-    assert!(controller.dump(Dump::Levels).contains("busy,"));
-    drop(held);
-    waiting.dispatched().await;
-    drop(waiting);
-    controller.rebalance();
-    assert!(!controller.dump(Dump::Levels).contains("busy,"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_level_that_comes_back_keeps_its_requests() {
-    let (controller, _) = busy(10);
-    let held = fill(&controller, "u");
-    controller.digest([], []);
-    controller.digest(&[schema("busy", 100, "busy", "busy")], &[level("busy", 5, 10)]);
-    assert!(get(&controller, "u", "busy").admission.unwrap().is_waiting());
-    drop(held);
-}
-
-#[tokio::test(start_paused = true)]
-async fn dumps_show_levels_queues_and_requests() {
-    let (controller, _) = busy(10);
-    let _held = fill(&controller, "u");
-    let _waiting = get(&controller, "u", "busy").admission.unwrap();
-    let levels = controller.dump(Dump::Levels);
-    let line = levels.lines().find(|l| l.starts_with("busy,")).unwrap();
-    let cells: Vec<&str> = line.split(',').map(str::trim).collect();
-    assert_eq!(cells, ["busy", "1", "false", "false", "1", "10", "10", "0", "0", "0"]);
-    let queues = controller.dump(Dump::Queues);
-    assert_eq!(queues.lines().filter(|l| l.starts_with("busy,")).count(), 64);
-    let requests = controller.dump(Dump::Requests(true));
-    let rows: Vec<Vec<&str>> = requests
-        .lines()
-        .skip(1)
-        .map(|l| l.split(',').map(str::trim).collect())
-        .collect();
-    assert_eq!(rows.len(), 11);
-    let waiting = rows.iter().find(|r| r[3] == "0").unwrap();
-    assert_eq!(
-        (waiting[0], waiting[1], waiting[4], waiting[9]),
-        ("busy", "busy", "u", "0001-01-01T00:00:00Z")
-    );
-    assert_eq!(
-        waiting[10..],
-        ["u", "get", "/api/v1/namespaces/a/pods/p", "a", "p", "v1", "pods", ""]
-    );
-    assert_eq!(rows.iter().filter(|r| r[3] == "-1").count(), 10);
 }

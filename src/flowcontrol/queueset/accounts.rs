@@ -4,7 +4,7 @@ use crate::flowcontrol::seat_seconds::SeatSeconds;
 
 /// Numbers of a whole set: the first ones are current, the others since it was made.
 #[derive(Clone, Debug, Default)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// Requests in queues.
     pub waiting: u32,
     /// The seats they wait for.
@@ -27,7 +27,7 @@ pub struct Totals {
 
 /// Numbers of the requests of one flow schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub(crate) struct Account {
     /// Requests in queues.
     pub waiting: u32,
     /// The seats they wait for.

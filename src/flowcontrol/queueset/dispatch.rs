@@ -1,18 +1,34 @@
-//! Moving requests through the set: enqueue, dispatch, release, cancel.
+//! Moving requests through the set: pass, enqueue, dispatch, release, cancel.
 
-use super::queue::Queue;
-use super::requests::{Id, List, Request, State};
-use super::{ESTIMATED_SERVICE, Lingering, QueueSet, Queuing, Waiting};
+use super::requests::{Id, State};
+use super::{ESTIMATED_SERVICE, Lingering, QueueSet, Queuing};
 use crate::flowcontrol::seat_seconds::SeatSeconds;
 use crate::flowcontrol::work_estimate::WorkEstimate;
 use std::cmp::Reverse;
 use std::time::Duration;
 
 fn charge(work: &WorkEstimate) -> SeatSeconds {
-    SeatSeconds::of(f64::from(work.initial_seats), ESTIMATED_SERVICE) + work.final_work()
+    ESTIMATED_SERVICE.times(work.initial_seats) + work.final_work()
 }
 
 impl<T> QueueSet<T> {
+    /// Lets a request execute that need not wait. The same as [`enqueue`](Self::enqueue) and
+    /// [`dispatch`](Self::dispatch) when nothing else waits and there are seats for it, in less time.
+    pub(super) fn pass(&mut self, now: Duration, index: u32, id: Id) {
+        let r = self.r;
+        let cost = charge(&self.requests.get(id).work);
+        let queue = self.queues.entry(index);
+        if !queue.is_active() {
+            self.active_queues += 1;
+            queue.next_dispatch = r;
+        }
+        let due = queue.next_dispatch.max(r);
+        queue.next_dispatch = due + cost;
+        self.last_served = index;
+        self.totals.dispatched_at = Some((r, due));
+        self.run(now, id);
+    }
+
     pub(super) fn enqueue(&mut self, now: Duration, index: u32, id: Id) {
         let r = self.r;
         let request = self.requests.get(id);
@@ -156,12 +172,11 @@ impl<T> QueueSet<T> {
         self.totals.executing -= 1;
         self.accounts[account as usize].executing -= 1;
         if let Some(index) = queue {
-            let seats = f64::from(work.initial_seats);
             let queue = self.queues.at(index);
             queue.executing -= 1;
             // The estimate is replaced by what it really took.
-            queue.next_dispatch =
-                queue.next_dispatch + SeatSeconds::of(seats, took) - SeatSeconds::of(seats, ESTIMATED_SERVICE);
+            let really = SeatSeconds::of(f64::from(work.initial_seats), took);
+            queue.next_dispatch = queue.next_dispatch + really - ESTIMATED_SERVICE.times(work.initial_seats);
             if !queue.is_active() {
                 self.active_queues -= 1;
             }
@@ -219,86 +234,5 @@ impl<T> QueueSet<T> {
         self.place(index);
         self.queues.forget_if_empty(index);
         self.note_demand(now);
-    }
-}
-
-/// A queue as dumps show it.
-#[derive(Clone, Debug, Default)]
-pub struct QueueDigest {
-    /// Number in the set.
-    pub index: u32,
-    /// Waiting requests.
-    pub waiting: u32,
-    /// Executing requests.
-    pub executing: u32,
-    /// Occupied seats.
-    pub seats_in_use: u32,
-    /// The meter's reading at which the next request is due.
-    pub next_dispatch: SeatSeconds,
-    /// Seats that the waiting requests need at first and at most.
-    pub initial_seats: u64,
-    /// See `initial_seats`.
-    pub max_seats: u64,
-    /// Work of the waiting requests.
-    pub work: SeatSeconds,
-}
-
-impl<T> QueueSet<T> {
-    /// The queues in use, in order.
-    pub fn queues(&self) -> Vec<QueueDigest> {
-        let digest = |(index, q): (u32, &Queue)| QueueDigest {
-            index,
-            waiting: q.waiting.len,
-            executing: q.executing,
-            seats_in_use: q.seats_in_use,
-            next_dispatch: q.next_dispatch,
-            initial_seats: self.initial_seats(&q.waiting),
-            max_seats: q.waiting_seats,
-            work: q.waiting_work,
-        };
-        let mut all: Vec<QueueDigest> = self.queues.iter().map(digest).collect();
-        all.sort_by_key(|q| q.index);
-        all
-    }
-
-    fn initial_seats(&self, list: &List) -> u64 {
-        self.requests.iter(list).map(|r| u64::from(r.work.initial_seats)).sum()
-    }
-
-    /// All requests: those in queues by queue and position, then those that execute.
-    pub fn requests(&self) -> Vec<Waiting<'_, T>> {
-        let mut queues: Vec<(u32, &Queue)> = self.queues.iter().collect();
-        queues.sort_by_key(|(index, _)| *index);
-        let waiting = queues.into_iter().flat_map(|(index, queue)| {
-            let position = self.requests.iter(&queue.waiting).zip(0u32..);
-            position.map(move |(request, at)| digest(request, (Some(index), Some(at))))
-        });
-        let running = self.requests.running().map(|r| digest(r, (r.queue, None)));
-        waiting.chain(running).collect()
-    }
-
-    /// Bounds of the readings at which the oldest requests of the queues are due, and the same less the work that is
-    /// estimated to be in progress. `None` if nothing waits.
-    pub fn due_bounds(&self) -> Option<[(SeatSeconds, SeatSeconds); 2]> {
-        let waiting = || self.queues.iter().filter(|(_, q)| q.waiting.len > 0).map(|(_, q)| q);
-        let discounted = |q: &Queue| q.next_dispatch - SeatSeconds::of(f64::from(q.seats_in_use), ESTIMATED_SERVICE);
-        Some([
-            (
-                waiting().map(|q| q.next_dispatch).min()?,
-                waiting().map(|q| q.next_dispatch).max()?,
-            ),
-            (waiting().map(discounted).min()?, waiting().map(discounted).max()?),
-        ])
-    }
-}
-
-fn digest<T>(request: &Request<T>, place: (Option<u32>, Option<u32>)) -> Waiting<'_, T> {
-    Waiting {
-        place,
-        account: request.account,
-        work: request.work,
-        arrived: request.arrived,
-        started: (request.state != State::Waiting).then_some(request.started),
-        item: &request.item,
     }
 }

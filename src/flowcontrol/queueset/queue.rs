@@ -23,39 +23,65 @@ pub(super) struct Queue {
 
 impl Queue {
     /// True if it has waiting or executing requests: it gets a part of the seats.
-    pub fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.waiting.len > 0 || self.executing > 0
+    }
+
+    /// True if it holds nothing. What is left of it does not matter for its next request.
+    fn is_empty(&self) -> bool {
+        !self.is_active() && self.seats_in_use == 0
     }
 }
 
+/// Queues with a lower index have a place of their own: a request looks its queue up several times.
+const PLACES: u32 = 256;
+
 /// The queues that hold something. A level may be configured with millions of queues, of which few are ever in use.
 #[derive(Default)]
-pub(super) struct QueueMap(HashMap<u32, Queue, BuildHasherDefault<Spread>>);
+pub(super) struct QueueMap {
+    /// By index, as far as they have been used.
+    near: Vec<Queue>,
+    /// Those from [`PLACES`] on.
+    far: HashMap<u32, Queue, BuildHasherDefault<Spread>>,
+}
 
 impl QueueMap {
-    pub fn get(&self, index: u32) -> Option<&Queue> {
-        self.0.get(&index)
-    }
-
-    pub fn entry(&mut self, index: u32) -> &mut Queue {
-        self.0.entry(index).or_default()
-    }
-
-    /// A queue that is known to hold something.
-    pub fn at(&mut self, index: u32) -> &mut Queue {
-        self.0
-            .get_mut(&index)
-            .expect("a queue stays in the map while it has requests or seats")
-    }
-
-    pub fn forget_if_empty(&mut self, index: u32) {
-        if self.get(index).is_some_and(|q| !q.is_active() && q.seats_in_use == 0) {
-            self.0.remove(&index);
+    pub(crate) fn get(&self, index: u32) -> Option<&Queue> {
+        match index < PLACES {
+            true => self.near.get(index as usize),
+            false => self.far.get(&index),
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Queue)> {
-        self.0.iter().map(|(index, queue)| (*index, queue))
+    pub(crate) fn entry(&mut self, index: u32) -> &mut Queue {
+        if index >= PLACES {
+            return self.far.entry(index).or_default();
+        }
+        let at = index as usize;
+        if at >= self.near.len() {
+            self.near.resize_with(at + 1, Queue::default);
+        }
+        &mut self.near[at]
+    }
+
+    /// A queue that is known to hold something.
+    pub(crate) fn at(&mut self, index: u32) -> &mut Queue {
+        let found = match index < PLACES {
+            true => self.near.get_mut(index as usize),
+            false => self.far.get_mut(&index),
+        };
+        found.expect("a queue stays in the map while it has requests or seats")
+    }
+
+    pub(crate) fn forget_if_empty(&mut self, index: u32) {
+        if index >= PLACES && self.get(index).is_some_and(Queue::is_empty) {
+            self.far.remove(&index);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Queue)> {
+        let near = (0..).zip(&self.near).filter(|(_, queue)| !queue.is_empty());
+        near.chain(self.far.iter().map(|(index, queue)| (*index, queue)))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A request of one set. Valid until [`QueueSet::finish`](super::QueueSet::finish), which the owner calls once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Id(u32);
+pub(crate) struct Id(u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -32,23 +32,6 @@ pub(super) struct Request<T> {
     next: Option<Id>,
 }
 
-/// A request as dumps show it.
-#[derive(Clone, Copy, Debug)]
-pub struct Waiting<'a, T> {
-    /// Queue, and position in it; `None` if it executes.
-    pub place: (Option<u32>, Option<u32>),
-    /// Its flow schema.
-    pub account: u32,
-    /// Its estimated work.
-    pub work: WorkEstimate,
-    /// When it arrived.
-    pub arrived: Duration,
-    /// When it was dispatched.
-    pub started: Option<Duration>,
-    /// What the caller keeps.
-    pub item: &'a T,
-}
-
 /// A doubly linked list through the slab.
 #[derive(Clone, Copy, Default)]
 pub(super) struct List {
@@ -70,13 +53,13 @@ pub(super) struct Requests<T> {
 }
 
 impl List {
-    pub fn first(&self) -> Option<Id> {
+    pub(crate) fn first(&self) -> Option<Id> {
         self.head
     }
 }
 
 impl<T> Requests<T> {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             slots: Vec::new(),
             free: None,
@@ -84,7 +67,7 @@ impl<T> Requests<T> {
         }
     }
 
-    pub fn insert(
+    pub(crate) fn insert(
         &mut self,
         work: WorkEstimate,
         queue: Option<u32>,
@@ -107,6 +90,10 @@ impl<T> Requests<T> {
         });
         match self.free {
             None => {
+                // By an eighth instead of by half: thousands of requests may wait.
+                if self.slots.len() == self.slots.capacity() {
+                    self.slots.reserve_exact(self.slots.len() / 8 + 16);
+                }
                 self.slots.push(slot);
                 Id((self.slots.len() - 1) as u32)
             }
@@ -121,7 +108,7 @@ impl<T> Requests<T> {
     }
 
     /// Takes a request out that is in no list.
-    pub fn remove(&mut self, id: Id) -> Request<T> {
+    pub(crate) fn remove(&mut self, id: Id) -> Request<T> {
         let free = Slot::Free { next: self.free };
         self.free = Some(id);
         match std::mem::replace(&mut self.slots[id.0 as usize], free) {
@@ -130,21 +117,21 @@ impl<T> Requests<T> {
         }
     }
 
-    pub fn get(&self, id: Id) -> &Request<T> {
+    pub(crate) fn get(&self, id: Id) -> &Request<T> {
         match &self.slots[id.0 as usize] {
             Slot::Taken(request) => request,
             Slot::Free { .. } => unreachable!("{TAKEN}"),
         }
     }
 
-    pub fn get_mut(&mut self, id: Id) -> &mut Request<T> {
+    pub(crate) fn get_mut(&mut self, id: Id) -> &mut Request<T> {
         match &mut self.slots[id.0 as usize] {
             Slot::Taken(request) => request,
             Slot::Free { .. } => unreachable!("{TAKEN}"),
         }
     }
 
-    pub fn push_back(&mut self, list: &mut List, id: Id) {
+    pub(crate) fn push_back(&mut self, list: &mut List, id: Id) {
         match list.tail {
             None => list.head = Some(id),
             Some(tail) => self.get_mut(tail).next = Some(id),
@@ -155,7 +142,7 @@ impl<T> Requests<T> {
         list.len += 1;
     }
 
-    pub fn unlink(&mut self, list: &mut List, id: Id) {
+    pub(crate) fn unlink(&mut self, list: &mut List, id: Id) {
         let request = self.get(id);
         let (prev, next) = (request.prev, request.next);
         match prev {
@@ -170,7 +157,7 @@ impl<T> Requests<T> {
     }
 
     /// Moves a request that is in no list to those that execute.
-    pub fn begin_executing(&mut self, id: Id, now: Duration) {
+    pub(crate) fn begin_executing(&mut self, id: Id, now: Duration) {
         let request = self.get_mut(id);
         request.state = State::Executing;
         request.started = now;
@@ -179,23 +166,23 @@ impl<T> Requests<T> {
         self.executing = list;
     }
 
-    pub fn end_executing(&mut self, id: Id) {
+    pub(crate) fn end_executing(&mut self, id: Id) {
         let mut list = self.executing;
         self.unlink(&mut list, id);
         self.executing = list;
     }
 
     /// The id and request that executes for the longest time.
-    pub fn first_executing(&self) -> Option<Id> {
+    pub(crate) fn first_executing(&self) -> Option<Id> {
         self.executing.head
     }
 
-    pub fn oldest_executing(&self) -> Option<&Request<T>> {
+    pub(crate) fn oldest_executing(&self) -> Option<&Request<T>> {
         self.first_executing().map(|id| self.get(id))
     }
 
     /// The requests of a list, in order.
-    pub fn iter(&self, list: &List) -> impl Iterator<Item = &Request<T>> {
+    pub(crate) fn iter(&self, list: &List) -> impl Iterator<Item = &Request<T>> {
         let mut next = list.head;
         std::iter::from_fn(move || {
             let request = self.get(next?);
@@ -205,7 +192,7 @@ impl<T> Requests<T> {
     }
 
     /// All requests that execute or have given their seats back.
-    pub fn running(&self) -> impl Iterator<Item = &Request<T>> {
+    pub(crate) fn running(&self) -> impl Iterator<Item = &Request<T>> {
         self.slots.iter().filter_map(|slot| match slot {
             Slot::Taken(request) if request.state != State::Waiting => Some(request),
             _ => None,

@@ -2,6 +2,7 @@
 
 mod model;
 mod scenarios;
+mod simulation;
 
 use super::*;
 use crate::flowcontrol::work_estimate::WorkEstimate;

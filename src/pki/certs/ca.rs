@@ -2,12 +2,14 @@
 
 use super::source::{CertError, Reload, Seen, read};
 use crate::request::{ClientCaSource, TrustAnchors};
+use crate::sync::{Mutex, MutexGuard};
 use crate::x509::pem;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use rustls::DistinguishedName;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, TrustAnchor};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -56,17 +58,27 @@ impl CaPool {
     }
 }
 
-/// A CA bundle that can be replaced while the server runs.
+/// A CA bundle that can be replaced while the server runs, together with the CAs that other gateways share.
 #[derive(Debug)]
 pub struct DynamicCa {
     path: Option<PathBuf>,
+    parts: Mutex<Parts>,
+    /// The union of the parts.
     current: ArcSwap<CaPool>,
     changes: watch::Sender<u64>,
     seen: Seen,
 }
 
+/// What a [`DynamicCa`] consists of.
+#[derive(Debug)]
+struct Parts {
+    /// The bundle of the file.
+    own: CaPool,
+    shared: Vec<CaPool>,
+}
+
 impl DynamicCa {
-    /// Reads the bundle from a file. [`Reload::check_now`] re-reads it.
+    /// Reads the bundle from a file. `Reload::check_now` re-reads it.
     ///
     /// # Errors
     /// Fails if the file cannot be read or holds no usable bundle.
@@ -78,6 +90,7 @@ impl DynamicCa {
         let pool = CaPool::from_pem(pem).map_err(|e| e.at(path))?;
         Ok(Arc::new(Self {
             path: Some(path.to_owned()),
+            parts: Mutex::new(Parts::of(pool.clone())),
             current: ArcSwap::from_pointee(pool),
             changes: watch::Sender::new(0),
             seen,
@@ -88,26 +101,84 @@ impl DynamicCa {
     pub fn fixed(pool: CaPool) -> Arc<Self> {
         Arc::new(Self {
             path: None,
+            parts: Mutex::new(Parts::of(pool.clone())),
             current: ArcSwap::from_pointee(pool),
             changes: watch::Sender::new(0),
             seen: Seen::default(),
         })
     }
 
-    /// The current bundle.
+    /// The current bundle, with the CAs that are shared.
     pub fn current(&self) -> Arc<CaPool> {
         self.current.load_full()
     }
 
-    /// Replaces the bundle and notifies the subscribers.
+    /// The PEM text of the bundle without the CAs that are shared.
+    pub(crate) fn own_pem(&self) -> Bytes {
+        self.parts().own.pem.clone()
+    }
+
+    /// Replaces the bundle and notifies the subscribers. CAs that are shared stay.
     pub fn replace(&self, pool: CaPool) {
-        self.current.store(Arc::new(pool));
+        self.change(|parts| parts.own = pool);
+    }
+
+    /// Replaces the CAs that are trusted besides the bundle itself. Subscribers are notified if the union changes.
+    pub(crate) fn share(&self, others: Vec<CaPool>) {
+        self.change(|parts| parts.shared = others);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Parts)) {
+        let mut parts = self.parts();
+        change(&mut parts);
+        let union = parts.union();
+        if union.pem == self.current.load().pem {
+            return;
+        }
+        // Stored under the lock, so that the last change wins.
+        self.current.store(Arc::new(union));
         self.changes.send_modify(|n| *n += 1);
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock()
     }
 
     /// A receiver of the replacement counter; it changes with every replacement.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+}
+
+impl Parts {
+    fn of(own: CaPool) -> Self {
+        Self {
+            own,
+            shared: Vec::new(),
+        }
+    }
+
+    /// The own bundle followed by each shared certificate that it does not have.
+    fn union(&self) -> CaPool {
+        let mut all = self.own.clone();
+        let mut known: HashSet<CertificateDer<'static>> = all.certificates.iter().cloned().collect();
+        let mut text = all.pem.to_vec();
+        for pool in &self.shared {
+            for ((certificate, root), subject) in pool.certificates.iter().zip(&pool.roots).zip(&pool.subjects) {
+                if !known.insert(certificate.clone()) {
+                    continue;
+                }
+                if !text.ends_with(b"\n") {
+                    text.push(b'\n');
+                }
+                text.extend_from_slice(pem::encode(pem::CERTIFICATE, certificate).as_bytes());
+                all.certificates.push(certificate.clone());
+                all.roots.push(root.clone());
+                all.subjects.push(subject.clone());
+            }
+        }
+        all.pem = text.into();
+        all
     }
 }
 
@@ -135,7 +206,7 @@ impl Reload for DynamicCa {
             return false;
         }
         match read.and_then(|pem| CaPool::from_pem(pem).map_err(|e| e.at(path))) {
-            Ok(pool) if pool.pem == self.current.load().pem => false,
+            Ok(pool) if pool.pem == self.own_pem() => false,
             Ok(pool) => {
                 tracing::info!(file = %path.display(), certificates = pool.roots.len(), "CA bundle reloaded");
                 self.replace(pool);
@@ -146,5 +217,54 @@ impl Reload for DynamicCa {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ca(name: &str) -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.self_signed(&key).unwrap().pem()
+    }
+
+    fn pool(pem: &str) -> CaPool {
+        CaPool::from_pem(pem.as_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn shared_cas_are_added_once_and_outlive_a_reload() {
+        let (a, b) = (ca("a"), ca("b"));
+        let tmp = tempfile::tempdir().unwrap();
+        let file = tmp.path().join("ca.crt");
+        std::fs::write(&file, &a).unwrap();
+        let dynamic = DynamicCa::from_file(&file).unwrap();
+        let mut changes = dynamic.subscribe();
+        dynamic.share(vec![pool(&a), pool(&b), pool(&b)]);
+        assert!(changes.has_changed().unwrap());
+        changes.mark_unchanged();
+        assert_eq!(dynamic.current().roots.len(), 2);
+        assert_eq!(
+            pool(std::str::from_utf8(&dynamic.current().pem).unwrap()).certificates,
+            dynamic.current().certificates
+        );
+        assert_eq!(dynamic.own_pem(), a.as_bytes());
+
+        dynamic.share(vec![pool(&b)]);
+        assert!(!changes.has_changed().unwrap(), "the union is the same");
+
+        let c = ca("c");
+        std::fs::write(&file, &c).unwrap();
+        assert!(dynamic.check_now());
+        let expected: Vec<_> = [&c, &b].iter().flat_map(|p| pool(p).certificates).collect();
+        assert_eq!(dynamic.current().certificates, expected);
+        assert!(!dynamic.check_now(), "the file is unchanged");
+
+        dynamic.share(Vec::new());
+        assert_eq!(dynamic.current().pem, c.as_bytes());
     }
 }

@@ -19,11 +19,9 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// A certificate chain and its private key, parsed and checked to match.
 #[derive(Clone, Debug)]
-pub struct KeyPairData {
+pub(crate) struct KeyPairData {
     /// The chain's PEM text as it was read.
     pub cert_pem: Bytes,
-    /// The key's PEM text as it was read.
-    pub key_pem: Bytes,
     /// Both in rustls form, usable for servers and clients.
     pub certified_key: Arc<CertifiedKey>,
     /// Names and addresses the certificate is valid for, in lower case: the common name if it is a domain name, then
@@ -38,7 +36,7 @@ impl KeyPairData {
     ///
     /// # Errors
     /// Fails on bad PEM, if either the certificate or the key is missing, and if the key is not the leaf's.
-    pub fn from_pem(
+    pub(crate) fn from_pem(
         cert_pem: impl Into<Bytes>,
         key_pem: impl Into<Bytes>,
         provider: &CryptoProvider,
@@ -75,7 +73,6 @@ impl KeyPairData {
         })?;
         Ok(Self {
             cert_pem,
-            key_pem,
             certified_key: Arc::new(certified_key),
             names,
             not_after: SystemTime::UNIX_EPOCH + Duration::from_secs(not_after),
@@ -83,7 +80,7 @@ impl KeyPairData {
     }
 
     /// True if the leaf has expired.
-    pub fn is_expired(&self, now: SystemTime) -> bool {
+    pub(crate) fn is_expired(&self, now: SystemTime) -> bool {
         self.not_after <= now
     }
 }
@@ -133,7 +130,7 @@ fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {
 
 /// A certificate and key that can be replaced while the server runs.
 #[derive(Debug)]
-pub struct DynamicKeyPair {
+pub(crate) struct DynamicKeyPair {
     files: Option<(PathBuf, PathBuf)>,
     provider: Arc<CryptoProvider>,
     current: ArcSwap<KeyPairData>,
@@ -146,7 +143,7 @@ impl DynamicKeyPair {
     ///
     /// # Errors
     /// Fails if a file cannot be read or its content is unusable; the error names the file.
-    pub fn from_files(
+    pub(crate) fn from_files(
         cert: impl AsRef<Path>,
         key: impl AsRef<Path>,
         provider: Arc<CryptoProvider>,
@@ -169,7 +166,8 @@ impl DynamicKeyPair {
     }
 
     /// A pair without files; only [`DynamicKeyPair::replace`] changes it.
-    pub fn fixed(data: KeyPairData, provider: Arc<CryptoProvider>) -> Arc<Self> {
+    #[cfg(test)]
+    pub(crate) fn fixed(data: KeyPairData, provider: Arc<CryptoProvider>) -> Arc<Self> {
         Arc::new(Self {
             files: None,
             provider,
@@ -179,19 +177,18 @@ impl DynamicKeyPair {
         })
     }
 
-    /// The current pair.
-    pub fn current(&self) -> Arc<KeyPairData> {
+    pub(crate) fn current(&self) -> Arc<KeyPairData> {
         self.current.load_full()
     }
 
     /// Replaces the pair and notifies the subscribers.
-    pub fn replace(&self, data: KeyPairData) {
+    pub(crate) fn replace(&self, data: KeyPairData) {
         self.current.store(Arc::new(data));
         self.changes.send_modify(|n| *n += 1);
     }
 
     /// A receiver of the replacement counter; it changes with every replacement.
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 

@@ -3,7 +3,8 @@
 use aws_lc_rs::digest;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+
+use crate::sync::Mutex;
 
 /// Reasons why a certificate, key or bundle cannot be used.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl std::error::Error for CertError {
 }
 
 /// A source backed by files that can be re-read.
-pub trait Reload: Send + Sync {
+pub(crate) trait Reload: Send + Sync {
     /// Re-reads the files, blocking. Returns true if a new value has replaced the old one.
     fn check_now(&self) -> bool;
 }
@@ -93,7 +94,7 @@ impl Seen {
         }
         let mut now = [0; 32];
         now.copy_from_slice(context.finish().as_ref());
-        let mut seen = self.0.lock().expect("no code panics while holding this lock");
+        let mut seen = self.0.lock();
         seen.replace(now) != Some(now)
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 ///
 /// # Cancel safety
 /// Cancel safe. A check that has already started finishes on its blocking thread.
-pub async fn watch_files(sources: Vec<Arc<dyn Reload>>, interval: Duration) {
+pub(crate) async fn watch_files(sources: Vec<Arc<dyn Reload>>, interval: Duration) {
     let sources: Arc<[Arc<dyn Reload>]> = sources.into();
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

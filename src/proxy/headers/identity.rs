@@ -12,21 +12,21 @@ const X_REMOTE_EXTRA: &str = "x-remote-extra-";
 
 /// A header whose value is not allowed in HTTP. Holds the canonical name of the header.
 #[derive(Debug, PartialEq, Eq)]
-pub struct InvalidValue(pub String);
+pub(crate) struct InvalidValue(pub String);
 
 /// A caller's identity, encoded as headers.
 ///
 /// HTTP/1 connections send names in title case, which matches Go's canonical form, down to the lower-case `%2f` in an
 /// escaped extra key.
 #[derive(Debug)]
-pub struct Identity(Vec<(HeaderName, HeaderValue)>);
+pub(crate) struct Identity(Vec<(HeaderName, HeaderValue)>);
 
 impl Identity {
     /// Encodes the identity of this user.
     ///
     /// # Errors
     /// [`InvalidValue`] if the name, a group or an extra contains bytes that are not allowed in headers.
-    pub fn try_of(user: &UserInfo) -> Result<Self, InvalidValue> {
+    pub(crate) fn try_of(user: &UserInfo) -> Result<Self, InvalidValue> {
         let mut all = Vec::with_capacity(2 + user.groups.len() + user.extra.len());
         let mut add = |name: &HeaderName, v: &str| {
             all.push((name.clone(), value(name, v)?));
@@ -50,7 +50,7 @@ impl Identity {
     }
 
     /// Removes any identity that the client claims and its credentials, then sets this one.
-    pub fn state(&self, headers: &mut HeaderMap) {
+    pub(crate) fn state(&self, headers: &mut HeaderMap) {
         // `folds_to_prefix` and `folds_to` also match spellings such as `X_Remote_User`, which some backends treat as
         // the same header.
         remove_all(headers, |name| {

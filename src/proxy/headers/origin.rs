@@ -39,14 +39,14 @@ pub(super) fn acts_on_it(name: &str) -> bool {
 }
 
 /// Removes headers that act on the whole origin.
-pub fn strip(headers: &mut HeaderMap) {
+pub(crate) fn strip(headers: &mut HeaderMap) {
     remove_all(headers, |name| acts_on_it(name.as_str()));
 }
 
 /// Confines a response that a browser might render: it runs in an opaque origin without scripts, and its type is not
 /// sniffed. A policy sent by the backend is kept, since browsers enforce all policies. Returns whether the response was
 /// confined.
-pub fn confine(headers: &mut HeaderMap) -> bool {
+pub(crate) fn confine(headers: &mut HeaderMap) -> bool {
     if is_inert(headers) {
         return false;
     }
@@ -57,7 +57,7 @@ pub fn confine(headers: &mut HeaderMap) -> bool {
 
 /// Whether the response's type is known to be one that browsers do not execute. A missing, repeated or unknown type is
 /// not inert; neither are HTML, XHTML, SVG and any XML, which may contain scripts or stylesheets.
-pub fn is_inert(headers: &HeaderMap) -> bool {
+pub(crate) fn is_inert(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(first), None) = (types.next(), types.next()) else {
         return false;

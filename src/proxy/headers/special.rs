@@ -7,7 +7,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 /// Which special headers a message has. One pass over all names replaces a lookup for each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Special {
+pub(crate) struct Special {
     /// `Connection`
     pub connection: bool,
     /// `Host`
@@ -72,7 +72,7 @@ fn class(name: &HeaderName) -> HeaderClass {
 
 impl Special {
     /// Scans the headers of a message.
-    pub fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut found = Self::default();
         for name in headers.keys() {
             match class(name) {
@@ -94,7 +94,7 @@ impl Special {
     }
 
     /// Removes hop-by-hop headers; returns the flags of what is left.
-    pub fn strip_hop_by_hop(mut self, headers: &mut HeaderMap) -> Self {
+    pub(crate) fn strip_hop_by_hop(mut self, headers: &mut HeaderMap) -> Self {
         // Headers named in `Connection` may themselves be special, so the flags are computed again.
         if self.connection {
             remove_named(headers);
@@ -115,7 +115,7 @@ impl Special {
     }
 
     /// Like [`Special::strip_hop_by_hop`], but for requests: `Te: trailers` is sent on if the client sent it.
-    pub fn strip_request(self, headers: &mut HeaderMap) -> Self {
+    pub(crate) fn strip_request(self, headers: &mut HeaderMap) -> Self {
         let trailers = self.te && wants_trailers(headers);
         let rest = self.strip_hop_by_hop(headers);
         if trailers {
@@ -125,7 +125,7 @@ impl Special {
     }
 
     /// Removes what a backend may not send to clients (hop-by-hop and CORS headers); returns the flags of what is left.
-    pub fn clean_response(self, headers: &mut HeaderMap) -> Self {
+    pub(crate) fn clean_response(self, headers: &mut HeaderMap) -> Self {
         let rest = self.strip_hop_by_hop(headers);
         if rest.cors {
             remove_all(headers, |name| matches!(class(name), HeaderClass::Cors));
@@ -135,7 +135,7 @@ impl Special {
 
     /// Requests gzip from the backend if the client states no preference, as Go's transport does. Returns true if it
     /// did, and the response must be decompressed.
-    pub fn ask_for_gzip(self, method: &Method, headers: &mut HeaderMap) -> bool {
+    pub(crate) fn ask_for_gzip(self, method: &Method, headers: &mut HeaderMap) -> bool {
         if self.form || *method == Method::HEAD {
             return false;
         }

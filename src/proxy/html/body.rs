@@ -18,7 +18,7 @@ const PIECE: usize = 1 << 10;
 
 /// Content encoding of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     /// Not compressed.
     Identity,
     /// gzip.
@@ -28,7 +28,7 @@ pub enum Encoding {
 }
 
 /// A body whose links are rewritten.
-pub struct Rewritten<B> {
+pub(crate) struct Rewritten<B> {
     inner: B,
     rest: Bytes,
     page: Page,
@@ -45,7 +45,7 @@ enum Codec {
 
 impl Encoding {
     /// The encoding of a response whose links can be rewritten: `text/html` in a supported encoding.
-    pub fn of_page(headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn of_page(headers: &HeaderMap) -> Option<Self> {
         let text = |name| headers.get(name).map_or(Some(""), |v| v.to_str().ok());
         let kind = text(header::CONTENT_TYPE)?;
         if kind.split(';').next().unwrap_or("").trim() != "text/html" {
@@ -68,7 +68,7 @@ impl Encoding {
 
 impl<B> Rewritten<B> {
     /// Rewrites the links of a page in this encoding.
-    pub fn new(inner: B, encoding: Encoding, links: Links) -> Self {
+    pub(crate) fn new(inner: B, encoding: Encoding, links: Links) -> Self {
         Self {
             inner,
             rest: Bytes::new(),

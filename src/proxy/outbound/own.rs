@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// Where this gateway serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnAddress {
+pub(crate) struct OwnAddress {
     /// The listen address; an unspecified IP stands for all addresses of this machine.
     pub bound: SocketAddr,
     /// The address advertised to others.
@@ -16,7 +16,7 @@ pub struct OwnAddress {
 
 impl OwnAddress {
     /// Whether a connection to `address` would end at this gateway.
-    pub fn is(&self, address: SocketAddr) -> bool {
+    pub(crate) fn is(&self, address: SocketAddr) -> bool {
         if address.port() != self.bound.port() {
             return false;
         }
@@ -42,7 +42,7 @@ pub(super) fn refused(own: SocketAddr) -> DialError {
 impl Outbound {
     /// Refuses connections to this gateway itself.
     #[must_use]
-    pub fn refusing(mut self, own: OwnAddress) -> Self {
+    pub(crate) fn refusing(mut self, own: OwnAddress) -> Self {
         self.own = Some(own);
         self
     }
@@ -56,7 +56,7 @@ impl Outbound {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn find_own_address(&self, authority: &str) -> Option<SocketAddr> {
+    pub(crate) async fn find_own_address(&self, authority: &str) -> Option<SocketAddr> {
         self.own?;
         let found = self.addresses(authority, Instant::now() + DIAL_TIMEOUT).await;
         found.ok()?.into_iter().find(|a| self.is_own(*a))

@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 
 impl Outbound {
     /// Allows connections to sockets below these directories; none are allowed by default.
-    pub fn with_socket_dirs(mut self, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
+    pub(crate) fn with_socket_dirs(mut self, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
         self.socket_dirs = dirs.into_iter().collect();
         self
     }
@@ -21,7 +21,7 @@ impl Outbound {
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future ends the attempt.
-    pub async fn connect_socket(&self, socket: &Socket) -> Result<UnixStream, DialError> {
+    pub(crate) async fn connect_socket(&self, socket: &Socket) -> Result<UnixStream, DialError> {
         let failed = |why: String| DialError(format!("dial unix {}: {why}", socket.path.display()));
         let system = |e: std::io::Error| failed(dial::system_error("connect", &e));
         // Resolve symbolic links first: the target, not the link, must be below an allowed directory.

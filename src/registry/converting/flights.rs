@@ -4,10 +4,11 @@
 //! A conversion goes on while one of those who wait for it does, whoever started it.
 
 use crate::storage::{Entry, Error};
+use crate::sync::{Mutex, MutexGuard};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The converted entries of a batch, in its order.
 pub(super) type Converted = Result<Arc<[Arc<Entry>]>, Error>;
@@ -31,11 +32,15 @@ fn address(entry: &Arc<Entry>) -> usize {
 
 impl Flights {
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, (WeakShared<Flight>, usize)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Joins the conversions under way, and prepares that of the rest with `convert`.
-    pub fn board(&self, todo: Vec<(usize, Arc<Entry>)>, convert: impl FnOnce(Vec<Arc<Entry>>) -> Flight) -> Boarding {
+    pub(crate) fn board(
+        &self,
+        todo: Vec<(usize, Arc<Entry>)>,
+        convert: impl FnOnce(Vec<Arc<Entry>>) -> Flight,
+    ) -> Boarding {
         let mut flights = self.lock();
         let (mut joined, mut positions, mut entries) = (Vec::new(), Vec::new(), Vec::new());
         for (position, entry) in todo {
@@ -62,7 +67,7 @@ impl Flights {
     }
 
     /// Forgets a conversion that is finished, and those that were given up.
-    pub fn land(&self, entries: &[Arc<Entry>]) {
+    pub(crate) fn land(&self, entries: &[Arc<Entry>]) {
         let mut flights = self.lock();
         for entry in entries {
             flights.remove(&address(entry));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// The conversions between the stored and the served version. Both set `apiVersion` and `kind` and return objects in
 /// the normalised shape of their version.
-pub trait Pair: Send + Sync + 'static {
+pub(crate) trait Pair: Send + Sync + 'static {
     /// The `apiVersion` of the stored version.
     fn hub(&self) -> String;
     /// The `apiVersion` of the other version.
@@ -31,14 +31,14 @@ pub trait Pair: Send + Sync + 'static {
 
 /// A [`Pair`] as a [`Conversion`].
 #[derive(Clone)]
-pub struct PairConversion(pub Arc<dyn Pair>);
+pub(crate) struct PairConversion(pub Arc<dyn Pair>);
 
 impl PairConversion {
     /// The index of the version that is not stored.
-    pub const SPOKE: usize = 1;
+    pub(crate) const SPOKE: usize = 1;
 
     /// The versions of the kind. `stored_fields` are the selectable fields of the stored version.
-    pub fn versions(&self, stored_fields: Option<SelectableFields>) -> KindVersions {
+    pub(crate) fn versions(&self, stored_fields: Option<SelectableFields>) -> KindVersions {
         let version = |api_version: String, shape: Option<Arc<dyn Shape>>, fields| KindVersion {
             api_version: api_version.into(),
             shape,

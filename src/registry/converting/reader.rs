@@ -52,7 +52,7 @@ impl From<NotConverted> for Error {
 }
 
 impl Reader {
-    pub fn new(kind: Arc<KindVersions>, served: usize, budget: Option<Arc<Budget>>) -> Self {
+    pub(crate) fn new(kind: Arc<KindVersions>, served: usize, budget: Option<Arc<Budget>>) -> Self {
         let version = &kind.versions[served];
         let alike = kind.versions.iter().filter(|other| {
             let fingerprint = |v: &KindVersion| v.shape.as_ref().map_or(0, |s| s.fingerprint());
@@ -78,21 +78,21 @@ impl Reader {
         }
     }
 
-    pub fn version(&self) -> &KindVersion {
+    pub(crate) fn version(&self) -> &KindVersion {
         &self.kind.versions[self.served]
     }
 
     /// The key of this reader's results in the caches of entries and events.
-    pub fn key(&self, of: Option<EventType>) -> EncodingKey {
+    pub(crate) fn key(&self, of: Option<EventType>) -> EncodingKey {
         EncodingKey::Version(self.id, of)
     }
 
-    pub fn budget(&self) -> Option<&Arc<Budget>> {
+    pub(crate) fn budget(&self) -> Option<&Arc<Budget>> {
         self.budget.as_ref()
     }
 
     /// True if the stored bytes are known to be what this version serves.
-    pub fn is_served_as_stored(&self, entry: &Entry) -> bool {
+    pub(crate) fn is_served_as_stored(&self, entry: &Entry) -> bool {
         match self.mark {
             Some(mark) => entry.shape.is(mark),
             None => self.version().shape.is_none() && entry.json.starts_with(&self.head),
@@ -101,7 +101,7 @@ impl Reader {
 
     /// Evaluates a selector of the served version on a served entry. Entries served as they are stored do not carry the
     /// fields, which are then extracted from their bytes.
-    pub fn selects(&self, test: &dyn Select, served: &Entry) -> bool {
+    pub(crate) fn selects(&self, test: &dyn Select, served: &Entry) -> bool {
         let Some(fields) = self.version().fields.as_ref().filter(|_| test.reads_fields()) else {
             return test.matches(served);
         };
@@ -113,7 +113,7 @@ impl Reader {
     }
 
     /// The served entry if it is at hand.
-    pub fn at_hand(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
+    pub(crate) fn at_hand(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
         if self.is_served_as_stored(entry) {
             return Some(entry.clone());
         }
@@ -121,7 +121,7 @@ impl Reader {
     }
 
     /// Returns the served entry of a stored one.
-    pub async fn one(self: &Arc<Self>, entry: Arc<Entry>) -> Result<Arc<Entry>, Error> {
+    pub(crate) async fn one(self: &Arc<Self>, entry: Arc<Entry>) -> Result<Arc<Entry>, Error> {
         let mut entries = vec![entry];
         self.all(&mut entries).await?;
         Ok(entries.pop().expect("it keeps the number of entries"))
@@ -132,7 +132,7 @@ impl Reader {
     ///
     /// # Cancel safety
     /// Cancel safe: gives the conversion up.
-    pub async fn all(self: &Arc<Self>, entries: &mut [Arc<Entry>]) -> Result<(), Error> {
+    pub(crate) async fn all(self: &Arc<Self>, entries: &mut [Arc<Entry>]) -> Result<(), Error> {
         let mut todo = Vec::new();
         let mut size = 0;
         for (i, entry) in entries.iter_mut().enumerate() {

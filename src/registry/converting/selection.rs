@@ -21,7 +21,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    pub fn new(kind: &KindVersions, reader: &Arc<Reader>, served: &Predicate) -> Self {
+    pub(crate) fn new(kind: &KindVersions, reader: &Arc<Reader>, served: &Predicate) -> Self {
         let before = |predicate| Self {
             before: predicate,
             after: None,

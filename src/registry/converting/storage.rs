@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 
 /// Storage of one version of a kind, on top of the storage of the kind.
-pub struct ConvertingStorage {
+pub(crate) struct ConvertingStorage {
     inner: Arc<dyn Storage>,
     kind: Arc<KindVersions>,
     served: usize,
@@ -28,7 +28,7 @@ const SCAN: usize = 1 << 20;
 
 impl ConvertingStorage {
     /// The storage of the version with index `served`; `inner` stores the objects.
-    pub fn new(inner: Arc<dyn Storage>, kind: Arc<KindVersions>, served: usize) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Storage>, kind: Arc<KindVersions>, served: usize) -> Self {
         let reader = Reader::new(kind.clone(), served, inner.budget().cloned());
         Self {
             inner,
@@ -50,7 +50,7 @@ impl ConvertingStorage {
         }
         let version = &self.kind.versions[self.kind.stored];
         // The draft was encoded by this server, so it decodes.
-        let served = json::decode(&draft.json).map_err(Error::Failed)?;
+        let served = json::decode(&draft.json).map_err(|e| Error::Failed(e.to_string()))?;
         let objects = match self.kind.conversion.convert(vec![served], version) {
             Converting::Done(objects) => objects?,
             Converting::Pending(objects) => objects.await?,

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 
 /// Runs the hub's strategy on objects of the served version: converts them, calls the hub, and converts back.
-pub struct ThroughHub {
+pub(crate) struct ThroughHub {
     hub: Arc<dyn RestStrategy>,
     conversion: Arc<dyn Pair>,
     default: fn(&mut Value),
@@ -18,7 +18,7 @@ pub struct ThroughHub {
 
 impl ThroughHub {
     /// `default` sets the served version's own defaults.
-    pub fn new(hub: Arc<dyn RestStrategy>, conversion: Arc<dyn Pair>, default: fn(&mut Value)) -> Self {
+    pub(crate) fn new(hub: Arc<dyn RestStrategy>, conversion: Arc<dyn Pair>, default: fn(&mut Value)) -> Self {
         Self {
             hub,
             conversion,

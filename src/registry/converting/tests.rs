@@ -5,9 +5,9 @@ use crate::storage::{
     Draft, Entry, Error, Event, EventType, ListOptions, MinRevision, Precondition, Predicate, Revision, Storage,
     WatchItem, WatchOptions,
 };
+use crate::sync::Mutex;
 use crate::tasks::compute;
 use futures_util::FutureExt as _;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A built-in pair.
@@ -169,8 +169,8 @@ fn field(api_version: &str) -> &'static str {
 
 impl Conversion for Renaming {
     fn convert(&self, objects: Vec<Value>, to: &KindVersion) -> Converting {
-        self.calls.lock().unwrap().push(objects.len());
-        self.threads.lock().unwrap().push(std::thread::current().id());
+        self.calls.lock().push(objects.len());
+        self.threads.lock().push(std::thread::current().id());
         let to = to.api_version.clone();
         let relabels = self.relabels;
         let convert = move |mut o: Value| {
@@ -236,7 +236,7 @@ fn over(stored: &Stored, kind: &Arc<KindVersions>, served: usize) -> Arc<dyn Sto
 }
 
 fn calls(of: &Renaming) -> Vec<usize> {
-    std::mem::take(&mut *of.calls.lock().unwrap())
+    std::mem::take(&mut *of.calls.lock())
 }
 
 fn conversions() -> [Arc<Renaming>; 2] {
@@ -626,7 +626,7 @@ async fn large_objects_are_converted_off_the_reactor_and_in_order() {
         };
         assert_eq!(&*event.entry.key, name);
     }
-    let threads = conversion.threads.lock().unwrap().clone();
+    let threads = conversion.threads.lock().clone();
     let here = std::thread::current().id();
     assert_eq!(threads.iter().map(|t| *t == here).collect::<Vec<_>>(), [false, true]);
 }

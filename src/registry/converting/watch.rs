@@ -34,7 +34,7 @@ pub(super) struct ConvertingWatch {
 }
 
 impl ConvertingWatch {
-    pub fn new(inner: Box<dyn Watch>, reader: Arc<Reader>, test: Option<Arc<dyn Select>>) -> Self {
+    pub(crate) fn new(inner: Box<dyn Watch>, reader: Arc<Reader>, test: Option<Arc<dyn Select>>) -> Self {
         Self {
             inner,
             reader,

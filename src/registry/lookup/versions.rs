@@ -4,7 +4,7 @@ use super::StoreLookup;
 use crate::admission::{ObjectLookup, ServedKind, Versions};
 use crate::api::apply_schema::ApplyType;
 use crate::api::{by_gvk, decode};
-use crate::apimachinery::apply;
+use crate::apimachinery::apply::{self, OverlayError};
 use crate::apimachinery::gvk::GroupVersionResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -123,7 +123,7 @@ impl Versions for StoreLookup {
         subresource: &str,
         object: &Value,
         config: &Value,
-    ) -> Result<std::result::Result<Value, String>> {
+    ) -> Result<std::result::Result<Value, OverlayError>> {
         let store = self.of_version(&kind.resource).await?;
         let row = store.resource();
         let of = &kind.kind;

@@ -21,7 +21,7 @@ const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
 /// Where the versions of a kind have the replicas.
 #[derive(Clone, Debug)]
-pub struct ReplicasPaths {
+pub(crate) struct ReplicasPaths {
     /// The `apiVersion` that the request addresses.
     own: Str,
     /// By `apiVersion`; `None` for a version without the subresource.
@@ -64,13 +64,13 @@ fn reduced(entry: &Value, path: &[PathElement], api_version: &str) -> Value {
 
 impl ReplicasPaths {
     /// A kind with a single version, which has the replicas at `spec.replicas`.
-    pub fn standard(api_version: &str) -> Self {
+    pub(crate) fn standard(api_version: &str) -> Self {
         Self::new(api_version, [(api_version, Some(REPLICAS.to_vec()))])
     }
 
     /// `own` is the `apiVersion` of the request; `versions` are those of the kind with the fields that lead to the
     /// replicas, or `None` for a version without the subresource.
-    pub fn new<'a>(own: &str, versions: impl IntoIterator<Item = (&'a str, Option<Vec<&'a str>>)>) -> Self {
+    pub(crate) fn new<'a>(own: &str, versions: impl IntoIterator<Item = (&'a str, Option<Vec<&'a str>>)>) -> Self {
         let versions = versions.into_iter();
         Self {
             own: own.into(),
@@ -86,7 +86,7 @@ impl ReplicasPaths {
     }
 
     /// Sets the Scale's managed fields from the object's entries that own the replicas.
-    pub fn to_scale(&self, parent: &Value, scale: &mut Value) {
+    pub(crate) fn to_scale(&self, parent: &Value, scale: &mut Value) {
         let in_scale = elements(REPLICAS);
         let owners = parent.at(&MANAGED).items().iter();
         let owners: Vec<Value> = owners
@@ -99,7 +99,7 @@ impl ReplicasPaths {
     }
 
     /// Sets the object's managed fields after a write of the Scale.
-    pub fn to_parent(&self, parent: &Value, scale: &Value, new: &mut Value) {
+    pub(crate) fn to_parent(&self, parent: &Value, scale: &Value, new: &mut Value) {
         let in_scale = elements(REPLICAS);
         // An entry of the Scale matches the first unmatched entry of the same writer. Queues per writer keep this
         // linear.

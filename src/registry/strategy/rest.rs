@@ -33,7 +33,7 @@ impl<'a> Change<'a> {
 }
 
 /// One method per phase of a write; their order is in the docs of [`Strategy`].
-pub trait RestStrategy: Send + Sync + 'static {
+pub(crate) trait RestStrategy: Send + Sync + 'static {
     /// The constants of the kind.
     fn rules(&self) -> Rules;
     /// Sets defaults on a decoded object.

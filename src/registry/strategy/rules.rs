@@ -58,7 +58,7 @@ pub enum NameRule {
 /// The metadata validation that a kind performs in addition to the registry's generic one. The checks overlap, and
 /// like upstream, the duplicate causes are not removed from the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MetaChecks {
+pub(crate) struct MetaChecks {
     /// Requires finalizers to be well-known or domain-qualified.
     pub strict_finalizers: bool,
     /// How many times an update validates the metadata as that of a new object.
@@ -71,25 +71,25 @@ pub struct MetaChecks {
 
 impl MetaChecks {
     /// Most kinds: an update is validated both as a new object and against the stored one.
-    pub const BOTH: Self = Self {
+    pub(crate) const BOTH: Self = Self {
         strict_finalizers: true,
         as_new: 1,
         against_old: true,
         in_subresources: true,
     };
     /// Kinds whose updates are validated only against the stored object.
-    pub const AGAINST_OLD: Self = Self {
+    pub(crate) const AGAINST_OLD: Self = Self {
         as_new: 0,
         ..Self::BOTH
     };
     /// Kinds whose updates are validated only as new objects.
-    pub const AS_NEW: Self = Self {
+    pub(crate) const AS_NEW: Self = Self {
         against_old: false,
         in_subresources: false,
         ..Self::BOTH
     };
     /// Kinds without metadata validation of their own.
-    pub const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         as_new: 0,
         against_old: false,
         in_subresources: false,
@@ -97,7 +97,7 @@ impl MetaChecks {
     };
 
     /// A copy that accepts finalizers of any form.
-    pub const fn any_finalizers(self) -> Self {
+    pub(crate) const fn any_finalizers(self) -> Self {
         Self {
             strict_finalizers: false,
             ..self

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// The decoded pairs of a raw query in order, as Go's `url.ParseQuery` yields them: pairs with `;` or an invalid escape
 /// are dropped, `+` is a space, and a key without `=` has an empty value.
-pub fn pairs(raw: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+pub(crate) fn pairs(raw: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     raw.split('&').filter_map(|pair| {
         if pair.is_empty() || pair.contains(';') {
             return None;
@@ -16,12 +16,12 @@ pub fn pairs(raw: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
 }
 
 /// The first value of a key; `None` if the key is absent.
-pub fn first_value<'a>(raw: &'a str, key: &str) -> Option<Cow<'a, str>> {
+pub(crate) fn first_value<'a>(raw: &'a str, key: &str) -> Option<Cow<'a, str>> {
     pairs(raw).find(|(k, _)| k == key).map(|(_, v)| v)
 }
 
 /// Percent-decodes a path; `None` for an invalid escape, which Go's HTTP server rejects with a bare 400.
-pub fn decode_path(raw: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn decode_path(raw: &str) -> Option<Cow<'_, str>> {
     percent::decode(raw).map(text)
 }
 

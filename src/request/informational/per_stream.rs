@@ -2,15 +2,16 @@
 
 use http::{HeaderMap, Response, StatusCode};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// Maximum number of bytes queued on a connection; further informational responses are dropped.
 const MAX_QUEUED_BYTES: usize = 64 << 10;
 
 /// Queue of informational responses of one HTTP/2 connection, keyed by stream id. Stored in its `ConnectionCache`.
 #[derive(Debug)]
-pub struct H2InformationalQueue {
+pub(crate) struct H2InformationalQueue {
     waiting: Mutex<Waiting>,
     /// Whether anything is queued. Checked on every response, hence outside the lock.
     loaded: AtomicBool,
@@ -25,7 +26,7 @@ struct Waiting {
 
 impl H2InformationalQueue {
     /// A queue that wakes `task`, the connection's driver, when a response is added.
-    pub fn new(task: Waker) -> Self {
+    pub(crate) fn new(task: Waker) -> Self {
         Self {
             waiting: Mutex::default(),
             loaded: AtomicBool::new(false),
@@ -34,12 +35,12 @@ impl H2InformationalQueue {
     }
 
     /// True if a response is queued on any stream.
-    pub fn is_loaded(&self) -> bool {
+    pub(crate) fn is_loaded(&self) -> bool {
         self.loaded.load(Ordering::Acquire)
     }
 
     /// Takes the responses queued for a stream, in order.
-    pub fn take(&self, stream: u32) -> Vec<Response<()>> {
+    pub(crate) fn take(&self, stream: u32) -> Vec<Response<()>> {
         let mut waiting = self.lock();
         let (mine, others) = waiting.queued.drain(..).partition(|(of, _)| *of == stream);
         waiting.queued = others;
@@ -50,14 +51,14 @@ impl H2InformationalQueue {
     }
 
     /// Drops everything queued. Whatever is left belongs to streams that have ended.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let mut waiting = self.lock();
         *waiting = Waiting::default();
         self.loaded.store(false, Ordering::Release);
     }
 
     /// Queues a response on a stream. It is never sent if the final response comes first.
-    pub fn push(&self, stream: u32, status: StatusCode, headers: &HeaderMap) {
+    pub(crate) fn push(&self, stream: u32, status: StatusCode, headers: &HeaderMap) {
         let mut waiting = self.lock();
         let bytes = waiting.bytes + size(headers);
         if bytes > MAX_QUEUED_BYTES {
@@ -74,12 +75,12 @@ impl H2InformationalQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().expect("no code panics while holding this lock")
+        self.waiting.lock()
     }
 }
 
 /// Size of a header list as HTTP/2 counts it: each field costs its length plus 32 bytes (RFC 9113, section 6.5.2).
-pub fn size(headers: &HeaderMap) -> usize {
+pub(crate) fn size(headers: &HeaderMap) -> usize {
     const EACH: usize = 32;
     let fields = headers
         .iter()

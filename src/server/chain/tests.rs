@@ -1,3 +1,7 @@
+//! The chain as a whole: order, responses of filters, deadlines, metrics. `flows`: priority and fairness.
+
+mod flows;
+
 use super::*;
 use crate::authn::{Anonymous, BearerToken, TokenFile, Union, WithAnonymous};
 use crate::authz::{self, AllowedPaths, PrivilegedGroups};
@@ -321,87 +325,6 @@ async fn impersonation_replaces_the_user_and_strips_its_headers() {
     let (code, _, body) = send(&s, user.header("impersonate-user", "x")).await;
     assert_eq!(code, 403);
     assert!(body.contains("cannot impersonate-on:user-info:get path"), "{body}");
-}
-
-#[tokio::test]
-async fn responses_carry_the_flow_schema_uid_except_for_logs() {
-    let mut c = config();
-    c.flow_control = Some(crate::flowcontrol::controller::tests::imagined(600));
-    let s = plain(c);
-    let name = "x-kubernetes-pf-flowschema-uid";
-    assert!(send(&s, get("/test")).await.1.contains_key(name));
-    assert!(
-        send(&s, http::Request::get("/test")).await.1.contains_key(name),
-        "present on a 403"
-    );
-    assert!(send(&s, get("/api/v1/pods?watch=1")).await.1.contains_key(name));
-    assert!(
-        !send(&s, get("/api/v1/namespaces/a/pods/b/log"))
-            .await
-            .1
-            .contains_key(name)
-    );
-    let bad = http::Request::get("/test").header("authorization", "Bearer nope");
-    assert!(!send(&s, bad).await.1.contains_key(name), "absent on a 401");
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_wait_for_seats_a_quarter_of_their_time() {
-    let mut c = config();
-    c.authorizer = Arc::new(authz::AlwaysAllow);
-    let telemetry = c.telemetry.clone();
-    c.flow_control = Some(crate::flowcontrol::controller::tests::busy_for_all(1));
-    let s = hanging(c);
-    let user = |uri: &str| http::Request::get(uri.to_owned()).header("authorization", "Bearer user");
-    let start = tokio::time::Instant::now();
-    let hangs = send(&s, user("/hang?timeout=4s"));
-    let waits = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let (code, headers, body) = send(&s, user("/version?timeout=8s")).await;
-        assert_eq!(
-            (code, body.as_str()),
-            (429, "Too many requests, please try again later.\n")
-        );
-        assert_eq!(start.elapsed().as_millis(), 2_100, "a quarter of 8 s");
-        assert_eq!(headers["retry-after"], "1");
-        assert_eq!(headers["x-kubernetes-pf-prioritylevel-uid"], "pl-busy");
-        assert_eq!(send(&s, get("/version")).await.0, 200, "masters are exempt");
-        // The seat becomes free when the hanging request times out, before the next one gives up.
-        let (code, headers, _) = send(&s, user("/version")).await;
-        assert_eq!((code, start.elapsed().as_secs()), (200, 4));
-        assert_eq!(headers["x-kubernetes-pf-flowschema-uid"], "fs-busy");
-    };
-    let (hung, ()) = tokio::join!(hangs, waits);
-    assert_eq!(hung.0, 504);
-    assert_eq!(telemetry.inflight.with_label_values(&["readOnly"]).get(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_takes_seats_only_while_it_initializes() {
-    let mut c = config();
-    c.authorizer = Arc::new(authz::AlwaysAllow);
-    c.flow_control = Some(crate::flowcontrol::controller::tests::busy_for_all(1));
-    let s = GenericServer::new("head", Arc::new(EmptyDelegate));
-    let watch = FnHandler(|req: &Request| {
-        // What the watch verb does once the initial events have been sent is what happens here to the request's clone.
-        assert!(RequestContext::of(req).initializing.is_some());
-        Response::new(Body::stream(http_body_util::StreamBody::new(
-            futures_util::stream::pending::<Result<http_body::Frame<bytes::Bytes>, std::io::Error>>(),
-        )))
-    });
-    s.mux().handle_prefix("/api/v1/", Arc::new(watch));
-    let s = s.prepare(c, Duration::ZERO);
-    let user = |uri: &str| http::Request::get(uri.to_owned()).header("authorization", "Bearer user");
-    let mut open = Vec::new();
-    for _ in 0..20 {
-        let request = user("/api/v1/pods?watch=1&resourceVersion=5")
-            .body(Body::empty())
-            .unwrap();
-        let response = s.handler.handle(request).await;
-        assert_eq!(response.status(), 200);
-        open.push(response);
-    }
-    assert_eq!(send(&s, user("/version")).await.0, 200, "open watches occupy no seats");
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ pin_project! {
 }
 
 /// Runs `amend` on the response of `inside`.
-pub fn amended<Inside, Amend>(inside: Inside, amend: Amend) -> Amended<Inside, Amend>
+pub(crate) fn amended<Inside, Amend>(inside: Inside, amend: Amend) -> Amended<Inside, Amend>
 where
     Inside: Future<Output = Response>,
     Amend: FnOnce(&mut Response),

@@ -18,6 +18,7 @@ use crate::audit::{Audit, Stage, Verdict, response};
 use crate::request::{AuditLevel, FromBackend, Request, RequestContext, Response, UntilUpgradeEnds};
 use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
+use crate::telemetry::request_parts::{self, Part};
 use futures_util::FutureExt;
 use http::StatusCode;
 use http::header::UPGRADE;
@@ -27,7 +28,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
 /// The audit filter.
-pub struct Auditing<F> {
+pub(crate) struct Auditing<F> {
     inner: F,
     audit: Option<Arc<Audit>>,
 }
@@ -45,7 +46,7 @@ const SPEC: FilterSpec = FilterSpec {
 
 impl<F> Auditing<F> {
     /// Wraps `inner`. Without `audit` every request passes unchanged.
-    pub fn new(inner: F, audit: Option<Arc<Audit>>) -> Self {
+    pub(crate) fn new(inner: F, audit: Option<Arc<Audit>>) -> Self {
         Self { inner, audit }
     }
 }
@@ -95,6 +96,8 @@ impl<F: Filter> Auditing<F> {
         for (key, value) in std::mem::take(&mut RequestContext::of_mut(&mut req).authn_annotations) {
             record.trail.annotate(key, value);
         }
+        let authentication = RequestContext::of(&req).authentication_took;
+        record.trail.took(Part::Authentication, authentication);
         if !record.submit(Stage::RequestReceived, None, None).wait().await {
             audit.rejected();
             return respond::internal_error_text(req.uri(), "failed to store audit event");
@@ -105,9 +108,9 @@ impl<F: Filter> Auditing<F> {
         if req.headers().contains_key(UPGRADE) {
             RequestContext::of_mut(&mut req).until_upgrade_ends = Some(UntilUpgradeEnds(completion.clone()));
         }
-        let answered = AssertUnwindSafe(async { self.inner.handle(&mut req).await })
-            .catch_unwind()
-            .await;
+        let answered = async { self.inner.handle(&mut req).await };
+        let answered = request_parts::measured(record.trail.parts(), answered);
+        let answered = AssertUnwindSafe(answered).catch_unwind().await;
         let response = match answered {
             Ok(response) => response,
             Err(panic) => {

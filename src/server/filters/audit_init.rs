@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// The filter that assigns audit ids.
-pub struct AuditInit<F> {
+pub(crate) struct AuditInit<F> {
     inner: F,
     ids: Ids,
 }
@@ -34,7 +34,7 @@ impl Ids {
 
 impl<F> AuditInit<F> {
     /// Wraps `inner`.
-    pub fn new(inner: F) -> Self {
+    pub(crate) fn new(inner: F) -> Self {
         let ids = Ids {
             high: RandomState::new(),
             low: RandomState::new(),

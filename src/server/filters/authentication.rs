@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// The authentication filter.
-pub struct Authentication<F> {
+pub(crate) struct Authentication<F> {
     inner: F,
     authenticator: Arc<dyn Authenticator>,
     remove: IdentityHeaders,
@@ -80,7 +80,7 @@ impl Minted for Authenticated {
 impl<F> Authentication<F> {
     /// Wraps `inner`. `remove` lists the headers that a front proxy may use besides the standard ones; rejections are
     /// recorded in `audit`.
-    pub fn new(
+    pub(crate) fn new(
         inner: F,
         authenticator: Arc<dyn Authenticator>,
         remove: IdentityHeaders,
@@ -195,7 +195,8 @@ impl<F: Filter> Authentication<F> {
         start: Instant,
     ) -> impl Future<Output = Response> + Send + use<'s, F> {
         self.success.inc();
-        self.durations.success.observe(start.elapsed().as_secs_f64());
+        let took = start.elapsed();
+        self.durations.success.observe(took.as_secs_f64());
         self.users[user_class(&found.user.name)].inc();
         self.strip_credentials(req.headers_mut());
         if found.strip_subprotocol {
@@ -210,6 +211,7 @@ impl<F: Filter> Authentication<F> {
             connection.authenticated(&found.user.name);
         }
         context.authn_annotations = found.annotations;
+        context.authentication_took = took;
         context.caller = Some(Authenticated::mint(found.user, Key(())));
         amended(self.inner.handle(req), move |response| {
             if says_close {

@@ -10,6 +10,7 @@ use crate::request::{
 use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::Telemetry;
+use crate::telemetry::request_parts::Part;
 use http::StatusCode;
 use http::header::X_CONTENT_TYPE_OPTIONS;
 use prometheus::{Histogram, IntCounter};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// The innermost filter.
-pub struct Authorization {
+pub(crate) struct Authorization {
     inner: Instrument,
     authorizer: Arc<dyn Authorizer>,
     allowed: IntCounter,
@@ -42,7 +43,7 @@ const SPEC: FilterSpec = FilterSpec {
 };
 
 /// The key to [`Authorized::mint`], which only this filter can make.
-pub struct Key(());
+pub(crate) struct Key(());
 
 impl Minted for Authorized {
     type Key = Key;
@@ -50,7 +51,11 @@ impl Minted for Authorized {
 
 impl Authorization {
     /// Connects the chain to `inner`, the director.
-    pub fn new(inner: Arc<dyn UnprotectedHandler>, authorizer: Arc<dyn Authorizer>, telemetry: Telemetry) -> Self {
+    pub(crate) fn new(
+        inner: Arc<dyn UnprotectedHandler>,
+        authorizer: Arc<dyn Authorizer>,
+        telemetry: Telemetry,
+    ) -> Self {
         let attempts = |result| telemetry.authorization_attempts.with_label_values(&[result]);
         let took = |result| telemetry.authorization_duration.with_label_values(&[result]);
         Self {
@@ -117,10 +122,12 @@ impl Authorization {
         verdict: Verdict,
         start: Instant,
     ) -> Next<'s, impl Future<Output = Response> + Send + use<'s>> {
-        let took = start.elapsed().as_secs_f64();
+        let took = start.elapsed();
         if let Some(trail) = &RequestContext::of(req).audit {
             annotate_trail(trail, &verdict);
+            trail.took(Part::Authorization, took);
         }
+        let took = took.as_secs_f64();
         if verdict.decision == Decision::Allow {
             self.allowed.inc();
             self.took.allowed.observe(took);

@@ -7,10 +7,10 @@ use crate::server::chain::{Filter, FilterSpec, Unmet};
 use http::header::{CACHE_CONTROL, HeaderValue};
 
 /// The default value.
-pub const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
+pub(crate) const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
 /// The filter; wraps the inner one.
-pub struct CacheControl<F>(pub F);
+pub(crate) struct CacheControl<F>(pub F);
 
 /// The filter's declaration in the chain.
 const SPEC: FilterSpec = FilterSpec { needs: &[], sets: &[] };

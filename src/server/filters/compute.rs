@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// The compute filter.
-pub struct Compute<F> {
+pub(crate) struct Compute<F> {
     inner: F,
     pool: Option<ComputePool>,
     stalls: StallDetector,
@@ -26,7 +26,7 @@ const SPEC: FilterSpec = FilterSpec {
 
 impl<F> Compute<F> {
     /// Wraps `inner`. Without a pool, computations run in place.
-    pub fn new(inner: F, pool: Option<ComputePool>, stalls: StallDetector) -> Self {
+    pub(crate) fn new(inner: F, pool: Option<ComputePool>, stalls: StallDetector) -> Self {
         Self { inner, pool, stalls }
     }
 }

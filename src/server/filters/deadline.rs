@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The deadline filter.
-pub struct RequestDeadline<F> {
+pub(crate) struct RequestDeadline<F> {
     inner: F,
     longest: Duration,
     audit: Option<Arc<Audit>>,
@@ -28,7 +28,7 @@ const SPEC: FilterSpec = FilterSpec {
 
 impl<F> RequestDeadline<F> {
     /// Wraps `inner`. `longest` is `--request-timeout`; rejections are recorded in `audit`.
-    pub fn new(inner: F, longest: Duration, audit: Option<Arc<Audit>>) -> Self {
+    pub(crate) fn new(inner: F, longest: Duration, audit: Option<Arc<Audit>>) -> Self {
         Self { inner, longest, audit }
     }
 

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// A value to hold for the duration of a response body.
-pub trait Guard: Send + Unpin + 'static {
+pub(crate) trait Guard: Send + Unpin + 'static {
     /// Called for each data frame with its length.
     fn sent(&mut self, _bytes: usize) {}
 }
@@ -21,7 +21,7 @@ struct GuardedBody<G> {
 
 /// Attaches `guard` to the body. A body that is fully in memory counts as sent immediately; the connection's graceful
 /// close takes care of delivering it.
-pub fn until_sent<G: Guard>(response: &mut Response, mut guard: G) {
+pub(crate) fn until_sent<G: Guard>(response: &mut Response, mut guard: G) {
     if let Some(bytes) = response.body().as_full() {
         guard.sent(bytes.len());
         return;

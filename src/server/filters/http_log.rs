@@ -8,7 +8,7 @@ use crate::server::respond;
 use http::header::USER_AGENT;
 
 /// The filter; wraps the inner one.
-pub struct HttpLog<F>(pub F);
+pub(crate) struct HttpLog<F>(pub F);
 
 /// The filter's declaration in the chain.
 const SPEC: FilterSpec = FilterSpec {

@@ -10,11 +10,13 @@ use crate::request::{Authenticated, Request, RequestContext, Response};
 use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::access::ImpersonationMetrics;
+use crate::telemetry::request_parts::Part;
 use http::header::X_CONTENT_TYPE_OPTIONS;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The impersonation filter.
-pub struct Impersonate<F> {
+pub(crate) struct Impersonate<F> {
     inner: F,
     check: Impersonation,
 }
@@ -27,7 +29,7 @@ const SPEC: FilterSpec = FilterSpec {
 
 impl<F> Impersonate<F> {
     /// Wraps `inner`.
-    pub fn new(inner: F, authorizer: Arc<dyn Authorizer>, metrics: ImpersonationMetrics) -> Self {
+    pub(crate) fn new(inner: F, authorizer: Arc<dyn Authorizer>, metrics: ImpersonationMetrics) -> Self {
         let check = Impersonation::new(authorizer).counting(metrics);
         Self { inner, check }
     }
@@ -62,7 +64,12 @@ impl<F: Filter> Impersonate<F> {
                 return respond::internal_error_text(req.uri(), "no User found in the context");
             };
             let info = super::info(&req);
-            match self.check.check(&wanted, &Attributes::of(who.user(), &info)).await {
+            let since = Instant::now();
+            let checked = self.check.check(&wanted, &Attributes::of(who.user(), &info)).await;
+            if let Some(trail) = &RequestContext::of(&req).audit {
+                trail.took(Part::Impersonation, since.elapsed());
+            }
+            match checked {
                 Ok(found) => {
                     tracing::debug!(user = %who.user().name, r#as = %found.user.name, "impersonation");
                     let context = RequestContext::of_mut(&mut req);

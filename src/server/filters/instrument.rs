@@ -111,7 +111,7 @@ impl Drop for Running {
 
 /// The metric labels of a request. `apply` marks a patch that is a server-side apply. As upstream, the component is
 /// `apiserver` for resources and empty for other paths; the aggregator sets its own.
-pub fn labels(info: &RequestInfo, apply: bool) -> Labels<'_> {
+pub(crate) fn labels(info: &RequestInfo, apply: bool) -> Labels<'_> {
     Labels {
         verb: verb(info, apply),
         dry_run: "",

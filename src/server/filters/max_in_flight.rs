@@ -15,7 +15,7 @@ use http::header::RETRY_AFTER;
 impl hold::Guard for Permit {}
 
 /// The in-flight limit filter.
-pub struct MaxInFlightFilter<F> {
+pub(crate) struct MaxInFlightFilter<F> {
     inner: F,
     /// Without limits, the filter does nothing.
     limits: Option<MaxInFlight>,
@@ -30,7 +30,7 @@ const SPEC: FilterSpec = FilterSpec {
 
 impl<F> MaxInFlightFilter<F> {
     /// Wraps `inner`.
-    pub fn new(inner: F, limits: Option<MaxInFlight>, telemetry: Telemetry) -> Self {
+    pub(crate) fn new(inner: F, limits: Option<MaxInFlight>, telemetry: Telemetry) -> Self {
         Self {
             inner,
             limits,

@@ -7,7 +7,7 @@ use crate::tasks::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The filter that records incomplete paths.
-pub struct MuxReady<F> {
+pub(crate) struct MuxReady<F> {
     inner: F,
     signals: Vec<Signal>,
     complete: AtomicBool,
@@ -21,7 +21,7 @@ const SPEC: FilterSpec = FilterSpec {
 
 impl<F> MuxReady<F> {
     /// Wraps `inner`. The paths are complete when all signals have fired.
-    pub fn new(inner: F, signals: Vec<Signal>) -> Self {
+    pub(crate) fn new(inner: F, signals: Vec<Signal>) -> Self {
         Self {
             inner,
             signals,

@@ -10,7 +10,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The filter; wraps the inner one.
-pub struct PanicRecovery<F>(pub F);
+pub(crate) struct PanicRecovery<F>(pub F);
 
 /// The filter's declaration in the chain.
 const SPEC: FilterSpec = FilterSpec {

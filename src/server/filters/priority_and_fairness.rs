@@ -5,15 +5,17 @@
 //! requests other than watches take no part.
 
 use super::amend::amended;
-use super::{Next, hold, instrument};
+use super::{hold, instrument};
 use crate::flowcontrol::watch_tracker::Registered;
-use crate::flowcontrol::{Entered, FlowController, Permit, RequestClass, TooMany};
-use crate::request::{Authenticated, Initializing, Request, RequestContext, RequestInfo, Response};
+use crate::flowcontrol::{Entered, FlowController, Permit, RequestClass, TooMany, Uids};
+use crate::request::{Authenticated, Initializing, Request, RequestContext, RequestInfo, Response, ResponseFuture};
 use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
+use crate::telemetry::request_parts::Part;
+use futures_util::FutureExt as _;
 use http::StatusCode;
-use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{HeaderMap, HeaderName, RETRY_AFTER};
 use prometheus::IntGauge;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,15 +29,21 @@ impl hold::Guard for Seat {}
 impl hold::Guard for Registered {}
 
 /// The priority and fairness filter.
-pub struct PriorityAndFairness<F> {
+pub(crate) struct PriorityAndFairness<F> {
     inner: F,
     /// Without one, the filter does nothing.
     controller: Option<Arc<FlowController>>,
     /// `--request-timeout`: the base of the waiting time of watches, which have no deadline.
     request_timeout: Duration,
-    read_only: IntGauge,
-    mutating: IntGauge,
+    read_only: Gauges,
+    mutating: Gauges,
     telemetry: Telemetry,
+}
+
+/// Requests of one kind.
+struct Gauges {
+    running: IntGauge,
+    waiting: IntGauge,
 }
 
 /// The filter's declaration in the chain.
@@ -52,19 +60,29 @@ const SPEC: FilterSpec = FilterSpec {
 /// An executing request.
 struct Seat {
     _permit: Permit,
-    running: IntGauge,
+    _running: Counted,
 }
 
-impl Drop for Seat {
+/// Counts in a gauge until it is dropped.
+struct Counted(IntGauge);
+
+impl Counted {
+    fn start(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.running.dec();
+        self.0.dec();
     }
 }
 
 /// What is left to do when the response is there.
 #[derive(Default)]
 struct Finish {
-    uids: Option<[HeaderValue; 2]>,
+    uids: Option<Arc<Uids>>,
     seat: Option<Seat>,
     watch: Option<Registered>,
 }
@@ -77,27 +95,31 @@ impl Finish {
         if let Some(watch) = self.watch {
             hold::until_sent(response, watch);
         }
-        if let Some([schema, level]) = self.uids {
-            super::prepend_header(response, FLOW_SCHEMA, schema);
-            super::prepend_header(response, PRIORITY_LEVEL, level);
+        if let Some(uids) = self.uids {
+            super::prepend_header(response, FLOW_SCHEMA, uids.schema.clone());
+            super::prepend_header(response, PRIORITY_LEVEL, uids.level.clone());
         }
     }
 }
 
 impl<F> PriorityAndFairness<F> {
     /// Wraps `inner`.
-    pub fn new(
+    pub(crate) fn new(
         inner: F,
         controller: Option<Arc<FlowController>>,
         request_timeout: Duration,
         telemetry: Telemetry,
     ) -> Self {
+        let gauges = |kind| Gauges {
+            running: telemetry.inflight.with_label_values(&[kind]),
+            waiting: telemetry.inqueue.with_label_values(&[kind]),
+        };
         Self {
             inner,
             controller,
             request_timeout,
-            read_only: telemetry.inflight.with_label_values(&["readOnly"]),
-            mutating: telemetry.inflight.with_label_values(&["mutating"]),
+            read_only: gauges("readOnly"),
+            mutating: gauges("mutating"),
             telemetry,
         }
     }
@@ -114,17 +136,19 @@ impl<F> PriorityAndFairness<F> {
         Some(controller.enter(user, info, req.uri().query().unwrap_or("")))
     }
 
+    fn gauges(&self, info: &RequestInfo) -> &Gauges {
+        match RequestClass::of(&info.verb) {
+            RequestClass::ReadOnly => &self.read_only,
+            RequestClass::Mutating => &self.mutating,
+        }
+    }
+
     /// Lets an admitted request execute.
     fn begin(&self, req: &mut Request, permit: Permit, finish: &mut Finish) {
         let info = super::info(req);
-        let running = match RequestClass::of(&info.verb) {
-            RequestClass::ReadOnly => &self.read_only,
-            RequestClass::Mutating => &self.mutating,
-        };
-        running.inc();
         let seat = Seat {
             _permit: permit,
-            running: running.clone(),
+            _running: Counted::start(&self.gauges(&info).running),
         };
         if info.verb == "watch" {
             let query = req.uri().query().unwrap_or("");
@@ -164,33 +188,81 @@ impl<F: Filter> Filter for PriorityAndFairness<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let mut finish = Finish::default();
         if let Some(entered) = self.enter(req) {
-            finish.uids = Some([entered.schema_uid, entered.level_uid]);
+            finish.uids = Some(entered.uids);
             RequestContext::of_mut(req).flow = Some(entered.flow);
             match entered.admission {
                 Ok(permit) if permit.is_waiting() => {
-                    return Next::Right(Box::pin(self.wait(std::mem::take(req), permit, finish)));
+                    let waiting = Waiting {
+                        _queued: Counted::start(&self.gauges(&super::info(req)).waiting),
+                        req: compact(std::mem::take(req)),
+                        permit,
+                        finish,
+                    };
+                    return self.wait(Box::new(waiting)).boxed();
                 }
                 Ok(permit) => self.begin(req, permit, &mut finish),
                 Err(why) => {
                     let refusal = self.refusal(&super::info(req), why, finish);
-                    return Next::Right(super::ready(refusal));
+                    return super::ready(refusal);
                 }
             }
         }
-        Next::Left(amended(self.inner.handle(req), |response| finish.apply(response)))
+        // Boxed, so that the futures of the outer filters have no room for it while a request waits.
+        amended(self.inner.handle(req), |response| finish.apply(response)).boxed()
     }
+}
+
+/// A request in a queue, in one allocation: an `async` block would reserve space for it twice, and more for what comes
+/// after the wait.
+struct Waiting {
+    req: Request,
+    permit: Permit,
+    finish: Finish,
+    _queued: Counted,
+}
+
+/// The same request in less memory: its map of headers has room for more of them, and for those that the filters before
+/// this one have removed.
+fn compact(mut req: Request) -> Request {
+    let mut roomy = std::mem::take(req.headers_mut());
+    let mut headers = HeaderMap::with_capacity(roomy.len());
+    let mut last = None;
+    for (name, value) in roomy.drain() {
+        // Only the first value of a name comes with it.
+        last = name.or(last);
+        if let Some(name) = &last {
+            headers.append(name.clone(), value);
+        }
+    }
+    *req.headers_mut() = headers;
+    req
 }
 
 impl<F: Filter> PriorityAndFairness<F> {
     /// Waits for seats. A client that goes away drops this, and with it the place in the queue.
-    async fn wait(&self, mut req: Request, mut permit: Permit, mut finish: Finish) -> Response {
-        let until = self.waits_until(RequestContext::of(&req));
-        if tokio::time::timeout_at(until, permit.dispatched()).await.is_err() {
-            return self.refusal(&super::info(&req), permit.give_up(), finish);
+    async fn wait(&self, mut waiting: Box<Waiting>) -> Response {
+        let until = self.waits_until(RequestContext::of(&waiting.req));
+        let since = tokio::time::Instant::now();
+        let dispatched = tokio::time::timeout_at(until, waiting.permit.dispatched()).await;
+        if let Some(audit) = &RequestContext::of(&waiting.req).audit {
+            audit.took(Part::QueueWait, since.elapsed());
+        }
+        self.go_on(waiting, dispatched.is_ok()).await
+    }
+
+    fn go_on(&self, waiting: Box<Waiting>, dispatched: bool) -> ResponseFuture<'_> {
+        let Waiting {
+            mut req,
+            permit,
+            mut finish,
+            _queued: queued,
+        } = *waiting;
+        drop(queued);
+        if !dispatched {
+            return super::ready(self.refusal(&super::info(&req), permit.give_up(), finish));
         }
         self.begin(&mut req, permit, &mut finish);
-        // Boxed, so that a waiting request does not reserve memory for what it may do later.
-        let inner = Box::pin(self.inner.handle(&mut req));
-        amended(inner, |response| finish.apply(response)).await
+        let inner = self.inner.handle(&mut req);
+        Box::pin(amended(inner, |response| finish.apply(response)))
     }
 }

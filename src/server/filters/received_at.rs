@@ -4,7 +4,7 @@ use crate::request::{Request, RequestContext, Response};
 use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 
 /// The filter; wraps the inner one.
-pub struct Received<F>(pub F);
+pub(crate) struct Received<F>(pub F);
 
 /// The filter's declaration in the chain.
 const SPEC: FilterSpec = FilterSpec {

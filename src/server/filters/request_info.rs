@@ -9,7 +9,7 @@ use http::StatusCode;
 use std::sync::Arc;
 
 /// The filter; wraps the inner one.
-pub struct Info<F>(pub F);
+pub(crate) struct Info<F>(pub F);
 
 /// The filter's declaration in the chain.
 const SPEC: FilterSpec = FilterSpec {

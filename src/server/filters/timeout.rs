@@ -23,7 +23,7 @@ const BODY: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeou
                     allotted timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n";
 
 /// The timeout filter.
-pub struct Timeout<F> {
+pub(crate) struct Timeout<F> {
     inner: F,
     telemetry: Telemetry,
 }
@@ -36,7 +36,7 @@ const SPEC: FilterSpec = FilterSpec {
 
 impl<F> Timeout<F> {
     /// Wraps `inner`.
-    pub fn new(inner: F, telemetry: Telemetry) -> Self {
+    pub(crate) fn new(inner: F, telemetry: Telemetry) -> Self {
         Self { inner, telemetry }
     }
 }

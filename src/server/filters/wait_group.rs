@@ -11,7 +11,7 @@ use crate::server::respond::{self, NOSNIFF};
 use http::header::{RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 
 /// The wait group filter.
-pub struct WaitGroupFilter<F> {
+pub(crate) struct WaitGroupFilter<F> {
     inner: F,
     lifecycle: Lifecycle,
 }
@@ -24,7 +24,7 @@ const SPEC: FilterSpec = FilterSpec {
 
 impl<F> WaitGroupFilter<F> {
     /// Wraps `inner`.
-    pub fn new(inner: F, lifecycle: Lifecycle) -> Self {
+    pub(crate) fn new(inner: F, lifecycle: Lifecycle) -> Self {
         Self { inner, lifecycle }
     }
 }

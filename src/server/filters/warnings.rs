@@ -10,7 +10,7 @@ const TOTAL: usize = Warnings::TOTAL;
 const CUT: usize = Warnings::CUT;
 
 /// The filter; wraps the inner one.
-pub struct Recorder<F>(pub F);
+pub(crate) struct Recorder<F>(pub F);
 
 /// The filter's declaration in the chain.
 const SPEC: FilterSpec = FilterSpec {

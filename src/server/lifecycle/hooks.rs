@@ -1,7 +1,7 @@
 //! Hooks that run once the server serves ([`PostStartHook`]) and when its shutdown begins ([`PreShutdownHook`]).
 
 use crate::server::health::{Endpoints, HealthCheck};
-use crate::tasks::{Signal, TaskGroup};
+use crate::tasks::TaskGroup;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,16 +11,14 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The argument of a post-start hook.
 #[derive(Clone, Debug)]
-pub struct HookContext {
+pub(crate) struct HookContext {
     /// Task group for tasks that outlive the hook.
     pub tasks: TaskGroup,
-    /// Fires when the shutdown begins.
-    pub stop: Signal,
 }
 
 /// A hook that runs once the server serves. The health check `poststarthook/<name>` fails until it returns. An error is
 /// fatal for the process.
-pub struct PostStartHook {
+pub(crate) struct PostStartHook {
     name: String,
     done: Arc<AtomicBool>,
     run: Box<dyn FnOnce(HookContext) -> BoxFuture<Result<(), String>> + Send + Sync>,
@@ -28,7 +26,7 @@ pub struct PostStartHook {
 
 impl PostStartHook {
     /// A hook with this name.
-    pub fn new<F>(name: impl Into<String>, run: impl FnOnce(HookContext) -> F + Send + Sync + 'static) -> Self
+    pub(crate) fn new<F>(name: impl Into<String>, run: impl FnOnce(HookContext) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
@@ -40,12 +38,12 @@ impl PostStartHook {
     }
 
     /// The hook's name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// The hook's health check.
-    pub fn check(&self) -> HealthCheck {
+    pub(crate) fn check(&self) -> HealthCheck {
         let done = self.done.clone();
         HealthCheck::new(format!("poststarthook/{}", self.name), Endpoints::ALL, move || {
             if done.load(Ordering::Acquire) {
@@ -64,7 +62,7 @@ impl PostStartHook {
     ///
     /// # Errors
     /// The hook's name and the reason for its failure.
-    pub async fn run(self, cx: HookContext) -> Result<(), String> {
+    pub(crate) async fn run(self, cx: HookContext) -> Result<(), String> {
         (self.run)(cx)
             .await
             .map_err(|e| format!("post-start hook {:?} failed: {e}", self.name))?;
@@ -74,14 +72,14 @@ impl PostStartHook {
 }
 
 /// A hook that runs when the shutdown begins, while requests are still served.
-pub struct PreShutdownHook {
+pub(crate) struct PreShutdownHook {
     name: String,
     run: BoxFuture<()>,
 }
 
 impl PreShutdownHook {
     /// A hook with this name.
-    pub fn new(name: impl Into<String>, run: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub(crate) fn new(name: impl Into<String>, run: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
             name: name.into(),
             run: Box::pin(run),
@@ -89,7 +87,7 @@ impl PreShutdownHook {
     }
 
     /// Runs the hook. Dropping the future aborts it.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         tracing::debug!(hook = self.name, "pre-shutdown hook runs");
         self.run.await;
     }

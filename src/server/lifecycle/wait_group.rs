@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 /// The requests in flight. Clones share the counter.
 #[derive(Clone)]
-pub struct WaitGroup(Arc<Inner>);
+pub(crate) struct WaitGroup(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -17,16 +17,16 @@ struct Inner {
 }
 
 /// Guard of a request in flight.
-pub struct InFlight(Arc<Inner>);
+pub(crate) struct InFlight(Arc<Inner>);
 
 impl WaitGroup {
     /// A group without requests.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Arc::default())
     }
 
     /// Counts a request. `None` once draining has begun.
-    pub fn enter(&self) -> Option<InFlight> {
+    pub(crate) fn enter(&self) -> Option<InFlight> {
         // Incremented before the check; otherwise `wait_empty` could see zero while a request gets past the check.
         self.0.count.fetch_add(1, Ordering::SeqCst);
         let guard = InFlight(self.0.clone());
@@ -34,23 +34,23 @@ impl WaitGroup {
     }
 
     /// Counts a request even while draining. For health checks and metrics.
-    pub fn enter_always(&self) -> InFlight {
+    pub(crate) fn enter_always(&self) -> InFlight {
         self.0.count.fetch_add(1, Ordering::SeqCst);
         InFlight(self.0.clone())
     }
 
     /// Makes [`Self::enter`] reject from now on.
-    pub fn start_draining(&self) {
+    pub(crate) fn start_draining(&self) {
         self.0.draining.store(true, Ordering::SeqCst);
     }
 
     /// The number of requests in flight.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.count.load(Ordering::SeqCst)
     }
 
     /// True if no request is in flight.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
@@ -58,7 +58,7 @@ impl WaitGroup {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn wait_empty(&self) {
+    pub(crate) async fn wait_empty(&self) {
         loop {
             // Created before the check, so that a notification between check and await is not lost.
             let ended = self.0.ended.notified();

@@ -5,7 +5,7 @@ use crate::apimachinery::codec::protobuf::{envelope, put_bytes, put_message, put
 use crate::apimachinery::status::{Details, Status};
 
 /// The `Status` in its envelope.
-pub fn status(s: &Status) -> Vec<u8> {
+pub(crate) fn status(s: &Status) -> Vec<u8> {
     let mut out = Vec::new();
     envelope(&mut out, "v1", "Status", |out| raw(s, out));
     out

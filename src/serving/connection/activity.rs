@@ -14,11 +14,11 @@ use tokio::time::{Duration, Instant};
 /// Signals to a connection, as bits.
 pub(in crate::serving) mod signals {
     /// Close gracefully: a response has `Connection: close`, or the connection was idle for too long.
-    pub const CLOSE: u8 = 1;
+    pub(crate) const CLOSE: u8 = 1;
     /// Close gracefully because the server is shutting down.
-    pub const DRAIN: u8 = 2;
+    pub(crate) const DRAIN: u8 = 2;
     /// Close immediately.
-    pub const KILL: u8 = 4;
+    pub(crate) const KILL: u8 = 4;
 }
 
 /// Larger than any HTTP/2 control frame we send, in bytes.

@@ -13,6 +13,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+/// Bytes per read. hyper doubles its buffer while reads fill it, up to its limit for headers: a megabyte for each
+/// connection that uploads, without this bound.
+const MAX_READ: usize = 64 << 10;
+
 /// A stream that records activity. It owns the connection's slot, so that an upgraded connection, which outlives its
 /// HTTP task, keeps it.
 pub(super) struct ConnectionIo<S> {
@@ -78,7 +82,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
             return Poll::Pending;
         }
         let before = buf.filled().len();
-        let poll = Pin::new(&mut self.inner).poll_read(cx, buf);
+        let poll = match buf.remaining() > MAX_READ {
+            true => {
+                // Initialises the part of the buffer: `ReadBuf` has no safe way to leave it uninitialised.
+                let mut part = ReadBuf::new(buf.initialize_unfilled_to(MAX_READ));
+                let poll = Pin::new(&mut self.inner).poll_read(cx, &mut part);
+                let read = part.filled().len();
+                buf.advance(read);
+                poll
+            }
+            false => Pin::new(&mut self.inner).poll_read(cx, buf),
+        };
         let read = buf.filled().len() - before;
         if read > 0 {
             self.activity.read();

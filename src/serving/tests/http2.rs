@@ -76,11 +76,11 @@ async fn a_reset_drops_the_handlers_future() {
 async fn a_reset_drops_the_response_body() {
     let fixture = Fixture::new();
     let (body, mut dropped) = oneshot::channel::<()>();
-    let body = std::sync::Mutex::new(Some(body));
+    let body = crate::sync::Mutex::new(Some(body));
     let server = fixture.serve(
         Limits::default(),
         answer_with(move |_| {
-            let tied = body.lock().unwrap().take();
+            let tied = body.lock().take();
             let first = futures_util::stream::iter([Ok::<_, Infallible>(Frame::data("first".into()))]);
             let frames = first.chain(futures_util::stream::pending()).map(move |frame| {
                 let _ = &tied;

@@ -23,20 +23,20 @@ use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-pub type Tls = TlsStream<TcpStream>;
-pub type Sender = h2::SendRequest<Empty<bytes::Bytes>>;
+pub(crate) type Tls = TlsStream<TcpStream>;
+pub(crate) type Sender = h2::SendRequest<Empty<bytes::Bytes>>;
 
-pub fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-pub struct Pair {
+pub(crate) struct Pair {
     pub cert_pem: String,
     pub key_pem: String,
 }
 
 impl Pair {
-    pub fn self_signed(subject: &str) -> Self {
+    pub(crate) fn self_signed(subject: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![subject.to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, subject);
@@ -47,33 +47,33 @@ impl Pair {
         }
     }
 
-    pub fn data(&self) -> KeyPairData {
+    pub(crate) fn data(&self) -> KeyPairData {
         KeyPairData::from_pem(self.cert_pem.clone(), self.key_pem.clone(), &provider()).unwrap()
     }
 
-    pub fn dynamic(&self) -> Arc<DynamicKeyPair> {
+    pub(crate) fn dynamic(&self) -> Arc<DynamicKeyPair> {
         DynamicKeyPair::fixed(self.data(), provider())
     }
 }
 
-pub struct Fixture {
+pub(crate) struct Fixture {
     server: Pair,
     pub client: Pair,
 }
 
-pub struct Running {
+pub(crate) struct Running {
     pub handle: ServerHandle,
     pub tls: Arc<TlsConfig>,
 }
 
 impl Running {
-    pub fn addr(&self) -> SocketAddr {
+    pub(crate) fn addr(&self) -> SocketAddr {
         self.handle.local_addr()
     }
 }
 
 impl Fixture {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             server: Pair::self_signed("localhost"),
             client: Pair::self_signed("client"),
@@ -102,21 +102,21 @@ impl Fixture {
         }
     }
 
-    pub fn serve(&self, limits: Limits, handler: Arc<dyn Handler>) -> Running {
+    pub(crate) fn serve(&self, limits: Limits, handler: Arc<dyn Handler>) -> Running {
         self.start(self.server.dynamic(), vec![], limits, handler)
     }
 
-    pub fn serve_pair(&self, pair: Arc<DynamicKeyPair>) -> Running {
+    pub(crate) fn serve_pair(&self, pair: Arc<DynamicKeyPair>) -> Running {
         let handler = answer_with(|_| Response::new(Body::empty()));
         self.start(pair, vec![], Limits::default(), handler)
     }
 
-    pub fn serve_sni(&self, sni: Vec<SniKeyPair>) -> Running {
+    pub(crate) fn serve_sni(&self, sni: Vec<SniKeyPair>) -> Running {
         let handler = answer_with(|_| Response::new(Body::empty()));
         self.start(self.server.dynamic(), sni, Limits::default(), handler)
     }
 
-    pub fn client_config(&self, alpn: &[&str], client: Option<&Pair>) -> ClientConfig {
+    pub(crate) fn client_config(&self, alpn: &[&str], client: Option<&Pair>) -> ClientConfig {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .unwrap()
@@ -136,7 +136,7 @@ impl Fixture {
     }
 
     /// A configuration for these versions of TLS, without a client certificate.
-    pub fn client_config_over(&self, versions: &[&'static rustls::SupportedProtocolVersion]) -> ClientConfig {
+    pub(crate) fn client_config_over(&self, versions: &[&'static rustls::SupportedProtocolVersion]) -> ClientConfig {
         ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(versions)
             .unwrap()
@@ -145,7 +145,7 @@ impl Fixture {
             .with_no_client_auth()
     }
 
-    pub async fn connect(
+    pub(crate) async fn connect(
         &self,
         server: &Running,
         name: &str,
@@ -157,7 +157,7 @@ impl Fixture {
     }
 
     /// Like [`connect`](Self::connect), but from another address of this machine, which stands for a remote one.
-    pub async fn connect_from(
+    pub(crate) async fn connect_from(
         &self,
         source: [u8; 4],
         server: &Running,
@@ -170,7 +170,12 @@ impl Fixture {
             .await
     }
 
-    pub async fn connect_with(&self, server: &Running, name: &str, config: Arc<ClientConfig>) -> std::io::Result<Tls> {
+    pub(crate) async fn connect_with(
+        &self,
+        server: &Running,
+        name: &str,
+        config: Arc<ClientConfig>,
+    ) -> std::io::Result<Tls> {
         let tcp = TcpStream::connect(server.addr()).await?;
         TlsConnector::from(config)
             .connect(ServerName::try_from(name.to_owned()).unwrap(), tcp)
@@ -178,7 +183,7 @@ impl Fixture {
     }
 }
 
-pub async fn tcp_from(source: [u8; 4], server: &Running) -> std::io::Result<TcpStream> {
+pub(crate) async fn tcp_from(source: [u8; 4], server: &Running) -> std::io::Result<TcpStream> {
     let socket = tokio::net::TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from((source, 0)))?;
     socket.connect(server.addr()).await
@@ -232,7 +237,7 @@ impl<F: Fn(Asked) -> Answer + Send + Sync + 'static> Handler for FnHandler<F> {
     }
 }
 
-pub fn answer_with(f: impl Fn(Asked) -> Answer + Send + Sync + 'static) -> Arc<dyn Handler> {
+pub(crate) fn answer_with(f: impl Fn(Asked) -> Answer + Send + Sync + 'static) -> Arc<dyn Handler> {
     Arc::new(FnHandler(f))
 }
 
@@ -246,12 +251,12 @@ impl Handler for Later {
     }
 }
 
-pub fn answer_later(after: Duration) -> Arc<dyn Handler> {
+pub(crate) fn answer_later(after: Duration) -> Arc<dyn Handler> {
     Arc::new(Later(after))
 }
 
 #[derive(Clone)]
-pub struct Gate(Arc<Doors>);
+pub(crate) struct Gate(Arc<Doors>);
 
 struct Doors {
     entered: watch::Sender<usize>,
@@ -268,7 +273,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Gate {
-    pub async fn entered(&self, n: usize) {
+    pub(crate) async fn entered(&self, n: usize) {
         self.0
             .entered
             .subscribe()
@@ -277,15 +282,15 @@ impl Gate {
             .unwrap();
     }
 
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.0.open.send_replace(true);
     }
 
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         *self.0.waiting.borrow()
     }
 
-    pub async fn none_waiting(&self) {
+    pub(crate) async fn none_waiting(&self) {
         self.0.waiting.subscribe().wait_for(|n| *n == 0).await.unwrap();
     }
 }
@@ -302,7 +307,7 @@ impl Handler for Gate {
 }
 
 /// A handler whose requests wait until the gate opens.
-pub fn answer_at_gate() -> (Arc<dyn Handler>, Gate) {
+pub(crate) fn answer_at_gate() -> (Arc<dyn Handler>, Gate) {
     let gate = Gate(Arc::new(Doors {
         entered: watch::Sender::new(0),
         waiting: watch::Sender::new(0),
@@ -311,18 +316,18 @@ pub fn answer_at_gate() -> (Arc<dyn Handler>, Gate) {
     (Arc::new(gate.clone()), gate)
 }
 
-pub fn request(path: &str) -> Request<Empty<bytes::Bytes>> {
+pub(crate) fn request(path: &str) -> Request<Empty<bytes::Bytes>> {
     Request::get(format!("https://localhost{path}"))
         .body(Empty::new())
         .unwrap()
 }
 
-pub async fn http2(tls: Tls) -> (Sender, tokio::task::JoinHandle<hyper::Result<()>>) {
+pub(crate) async fn http2(tls: Tls) -> (Sender, tokio::task::JoinHandle<hyper::Result<()>>) {
     let (sender, connection) = h2::handshake(TokioExecutor::new(), TokioIo::new(tls)).await.unwrap();
     (sender, tokio::spawn(connection))
 }
 
-pub async fn text(response: Response<Incoming>) -> String {
+pub(crate) async fn text(response: Response<Incoming>) -> String {
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
@@ -337,7 +342,7 @@ impl Drop for Owned {
 }
 
 /// Sends one GET over the protocol that ALPN selected.
-pub async fn get(tls: Tls, path: &str) -> (http::StatusCode, String) {
+pub(crate) async fn get(tls: Tls, path: &str) -> (http::StatusCode, String) {
     if tls.get_ref().1.alpn_protocol() == Some(b"h2") {
         let (mut sender, connection) = http2(tls).await;
         let _owned = Owned(connection);
@@ -354,12 +359,12 @@ pub async fn get(tls: Tls, path: &str) -> (http::StatusCode, String) {
     (response.status(), text(response).await)
 }
 
-pub async fn get_kind(tls: Tls, path: &str) -> (Option<rustls::HandshakeKind>, String) {
+pub(crate) async fn get_kind(tls: Tls, path: &str) -> (Option<rustls::HandshakeKind>, String) {
     let kind = tls.get_ref().1.handshake_kind();
     (kind, get(tls, path).await.1)
 }
 
-pub fn server_subject(tls: &Tls) -> String {
+pub(crate) fn server_subject(tls: &Tls) -> String {
     let certificates = tls.get_ref().1.peer_certificates().unwrap();
     let (_, certificate) = x509_parser::parse_x509_certificate(&certificates[0]).unwrap();
     certificate
@@ -373,7 +378,7 @@ pub fn server_subject(tls: &Tls) -> String {
 }
 
 /// Reads to the end of the stream, clean or not. False after 60 s.
-pub async fn is_closed(io: &mut (impl AsyncRead + Unpin)) -> bool {
+pub(crate) async fn is_closed(io: &mut (impl AsyncRead + Unpin)) -> bool {
     let mut sink = [0; 1024];
     let end = async {
         loop {

@@ -3,8 +3,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// One user's watches may hold at most this fraction (a quarter) of all frame bytes.
 const SHARE: usize = 4;
@@ -92,7 +94,7 @@ impl WatchRegistry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Usage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.usage.lock()
     }
 
     pub(super) fn admit(self: &Arc<Self>, user: &str, exempt: bool) -> Result<WatchPermit, TooMany> {

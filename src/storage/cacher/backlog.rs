@@ -63,7 +63,7 @@ pub(super) enum Next {
 }
 
 impl Backlog {
-    pub fn state(snapshot: Snapshot, discarded_at: u64) -> Self {
+    pub(crate) fn state(snapshot: Snapshot, discarded_at: u64) -> Self {
         Self::State(State {
             snapshot,
             cursor: None,
@@ -74,7 +74,7 @@ impl Backlog {
     }
 
     /// Past changes after `after`, up to `until`.
-    pub fn replay(after: Revision, until: Revision, discarded_at: u64) -> Self {
+    pub(crate) fn replay(after: Revision, until: Revision, discarded_at: u64) -> Self {
         Self::Replay(Replay {
             after,
             until,
@@ -85,7 +85,7 @@ impl Backlog {
     }
 
     /// If it keeps objects alive: the value of [`History::discarded_bytes`] since which it does.
-    pub fn discarded_at(&self) -> Option<u64> {
+    pub(crate) fn discarded_at(&self) -> Option<u64> {
         match self {
             Self::State(state) => Some(state.discarded_at),
             Self::Replay(replay) if !replay.batch.is_empty() => Some(replay.discarded_at),
@@ -94,7 +94,7 @@ impl Backlog {
     }
 
     /// Number of reads so far.
-    pub fn reads(&self) -> u64 {
+    pub(crate) fn reads(&self) -> u64 {
         match self {
             Self::State(state) => state.reads,
             Self::Replay(replay) => replay.reads,
@@ -103,7 +103,7 @@ impl Backlog {
     }
 
     #[cfg(test)]
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         match self {
             Self::State(state) => state.batch.len(),
             Self::Replay(replay) => replay.batch.len(),
@@ -112,13 +112,13 @@ impl Backlog {
     }
 
     #[cfg(test)]
-    pub fn has_snapshot(&self) -> bool {
+    pub(crate) fn has_snapshot(&self) -> bool {
         matches!(self, Self::State(_))
     }
 
     /// Returns the next item. `history` gives access to the ring and is called only when a batch of past changes is
     /// needed.
-    pub fn next(&mut self, of: &Subscriber, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
+    pub(crate) fn next(&mut self, of: &Subscriber, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
         let next = match self {
             Self::Over => return Next::Over,
             Self::Cancelled => return Next::Ended,

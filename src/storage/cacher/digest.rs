@@ -6,7 +6,7 @@ use std::ops::Bound;
 /// A digest of keys and revisions in key order: 64-bit FNV-1a, as in upstream's
 /// `pkg/storage/cacher/consistency/checker.go`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Digest {
+pub(crate) struct Digest {
     /// Number of objects added.
     pub objects: u64,
     sum: u64,
@@ -23,7 +23,7 @@ impl Default for Digest {
 
 impl Digest {
     /// Adds an object. Objects must be added in key order.
-    pub fn add(&mut self, key: &str, revision: u64) {
+    pub(crate) fn add(&mut self, key: &str, revision: u64) {
         self.objects += 1;
         // The zero byte separates the key from the revision.
         for byte in key.bytes().chain([0]).chain(revision.to_le_bytes()) {
@@ -32,7 +32,7 @@ impl Digest {
     }
 
     /// Computes the digest of a cached state.
-    pub fn of(state: &Snapshot) -> Self {
+    pub(crate) fn of(state: &Snapshot) -> Self {
         let mut digest = Self::default();
         for e in state.scan("", Bound::Unbounded) {
             digest.add(&e.key, e.revision.0);

@@ -5,6 +5,7 @@
 //! so the ring keeps one snapshot per `CHECKPOINT_EVERY` events and undoes at most that many to answer an exact read.
 
 use super::snapshot::Snapshot;
+use crate::storage::budget::HistoryLimits;
 use crate::storage::{Error, Event, Revision};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ impl Default for Bounds {
 }
 
 /// A starting state and the events to undo, newest first, to reach revision `to`.
-pub struct Rewind {
+pub(crate) struct Rewind {
     from: Snapshot,
     undo: Vec<Arc<Event>>,
     to: Revision,
@@ -103,7 +104,7 @@ struct Count {
 
 impl Rewind {
     /// Undoes the events. Needs no lock, so it runs after the history's lock is released.
-    pub fn run(self) -> Snapshot {
+    pub(crate) fn run(self) -> Snapshot {
         let mut state = self.from;
         for event in self.undo.iter().rev() {
             state.undo(event);
@@ -114,7 +115,7 @@ impl Rewind {
 }
 
 impl History {
-    pub fn new(bounds: Bounds, base: Revision, events: Vec<Arc<Event>>, now: Instant) -> Self {
+    pub(crate) fn new(bounds: Bounds, base: Revision, events: Vec<Arc<Event>>, now: Instant) -> Self {
         let bytes = events.iter().map(|e| weight(e)).sum();
         Self {
             bounds,
@@ -130,7 +131,7 @@ impl History {
     }
 
     /// Appends an event; `after` is the state including it.
-    pub fn push(&mut self, now: Instant, event: Arc<Event>, after: &Snapshot) {
+    pub(crate) fn push(&mut self, now: Instant, event: Arc<Event>, after: &Snapshot) {
         self.bytes += weight(&event);
         self.events.push_back((now, event));
         self.since_checkpoint += 1;
@@ -141,13 +142,14 @@ impl History {
         }
     }
 
-    /// Discards what is out of bounds, keeping the whole history within `limit` bytes if the minimum allows.
-    pub fn trim(&mut self, now: Instant, limit: usize) {
+    /// Discards what is out of bounds, keeping the whole history within `limits` if the minimum number of events allows.
+    pub(crate) fn trim(&mut self, now: Instant, limits: HistoryLimits) {
         let b = self.bounds;
-        let max_bytes = b.max_bytes.min(limit);
+        let max_bytes = b.max_bytes.min(limits.bytes);
+        let min_bytes = b.min_bytes.min(limits.min_bytes);
         while let Some((at, event)) = self.events.front() {
             let many = self.events.len() > b.max_events;
-            let above_minimum = self.events.len() > b.min_events || self.bytes > b.min_bytes;
+            let above_minimum = self.events.len() > b.min_events || self.bytes > min_bytes;
             let old = above_minimum && now.saturating_duration_since(*at) > b.window;
             let large = above_minimum && self.bytes + self.checkpoint_bytes > max_bytes;
             if !many && !old && !large {
@@ -183,22 +185,22 @@ impl History {
     }
 
     /// Accounted size in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.checkpoint_bytes + self.pinned()
     }
 
     /// Number of events the ring has allocated space for.
-    pub fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.events.capacity()
     }
 
     /// Number of events, accounted bytes, and capacity.
-    pub fn stats(&self) -> (usize, usize, usize) {
+    pub(crate) fn stats(&self) -> (usize, usize, usize) {
         (self.events.len(), self.bytes(), self.capacity())
     }
 
     /// Keeps the snapshot of a list that will be continued.
-    pub fn pin(&mut self, now: Instant, state: Snapshot) {
+    pub(crate) fn pin(&mut self, now: Instant, state: Snapshot) {
         if self.pins.iter().any(|p| p.state.revision == state.revision) {
             return;
         }
@@ -214,14 +216,14 @@ impl History {
     }
 
     /// Returns the number of objects below `prefix` from `start` on, if an earlier page recorded it.
-    pub fn counted(&self, revision: Revision, prefix: &str, start: &str) -> Option<usize> {
+    pub(crate) fn counted(&self, revision: Revision, prefix: &str, start: &str) -> Option<usize> {
         let pin = self.pins.iter().find(|p| p.state.revision == revision)?;
         let count = pin.counts.iter().find(|c| *c.start == *start && *c.prefix == *prefix);
         count.map(|c| c.objects)
     }
 
     /// Records that number for as long as the snapshot is pinned.
-    pub fn note_count(&mut self, revision: Revision, prefix: &str, start: &str, objects: usize) {
+    pub(crate) fn note_count(&mut self, revision: Revision, prefix: &str, start: &str, objects: usize) {
         let Some(pin) = self.pins.iter_mut().find(|p| p.state.revision == revision) else {
             return;
         };
@@ -239,7 +241,7 @@ impl History {
     }
 
     /// Total accounted size of all events ever discarded; see the field.
-    pub fn discarded_bytes(&self) -> u64 {
+    pub(crate) fn discarded_bytes(&self) -> u64 {
         self.discarded_bytes
     }
 
@@ -247,7 +249,7 @@ impl History {
     ///
     /// # Errors
     /// [`Error::Compacted`] with the oldest revision that is still available.
-    pub fn after(&self, since: Revision, most: usize) -> Result<Vec<Arc<Event>>, Error> {
+    pub(crate) fn after(&self, since: Revision, most: usize) -> Result<Vec<Arc<Event>>, Error> {
         if since < self.base {
             return Err(Error::Compacted(self.base));
         }
@@ -259,7 +261,7 @@ impl History {
     ///
     /// # Errors
     /// [`Error::Compacted`] if events after `revision` have been discarded and no pin holds it.
-    pub fn rewind(&self, revision: Revision, current: Snapshot) -> Result<Rewind, Error> {
+    pub(crate) fn rewind(&self, revision: Revision, current: Snapshot) -> Result<Rewind, Error> {
         let to = revision;
         if let Some(pin) = self.pins.iter().find(|p| p.state.revision == revision) {
             return Ok(Rewind {

@@ -12,17 +12,18 @@ use super::backlog::Backlog;
 use super::snapshot::INDEXED;
 use crate::storage::budget::WatchBounds;
 use crate::storage::{Event, EventType, Predicate, Revision};
+use crate::sync::Mutex;
 use futures_util::task::AtomicWaker;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// How long a queue may stay full before its watch is ended.
-pub const FULL_QUEUE_GRACE: Duration = Duration::from_secs(2);
+pub(crate) const FULL_QUEUE_GRACE: Duration = Duration::from_secs(2);
 /// Queue length at which a watch is ended at once.
-pub const HARD_LIMIT: usize = 16_384;
+pub(crate) const HARD_LIMIT: usize = 16_384;
 
 pub(super) type Change = (EventType, Arc<Event>);
 
@@ -81,13 +82,8 @@ enum Offer {
     Terminated,
 }
 
-/// Locks, ignoring poison: the protected structures stay consistent if another holder panics.
-pub(super) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Subscriber {
-    pub fn new(prefix: &str, single: bool, predicate: Predicate, after: Revision, full_at: usize) -> Self {
+    pub(crate) fn new(prefix: &str, single: bool, predicate: Predicate, after: Revision, full_at: usize) -> Self {
         Self {
             prefix: prefix.into(),
             single,
@@ -102,7 +98,7 @@ impl Subscriber {
     }
 
     /// True if the key is in scope.
-    pub fn covers(&self, key: &str) -> bool {
+    pub(crate) fn covers(&self, key: &str) -> bool {
         if self.single {
             *key == *self.prefix
         } else {
@@ -128,7 +124,7 @@ impl Subscriber {
             return Offer::Nothing;
         }
         // Reached only if an event matches: other watchers' queues are not locked.
-        let mut q = lock(&self.queue);
+        let mut q = self.queue.lock();
         if q.ended {
             return Offer::Nothing;
         }
@@ -151,11 +147,11 @@ impl Subscriber {
     }
 
     /// Takes the next change.
-    pub fn take(&self) -> Dequeued {
+    pub(crate) fn take(&self) -> Dequeued {
         if !self.is_ready() {
             return Dequeued::Empty;
         }
-        let mut q = lock(&self.queue);
+        let mut q = self.queue.lock();
         q.reads += 1;
         let Some(next) = q.changes.pop_front() else {
             return if q.ended { Dequeued::Ended } else { Dequeued::Empty };
@@ -176,10 +172,10 @@ impl Subscriber {
     /// Cancels the watch if it keeps too much memory alive or has been stalled for too long; returns whether it did.
     fn sweep(&self, bounds: &WatchBounds, discarded_bytes: u64, now: Instant) -> bool {
         // A locked start means that the watch is being read right now.
-        let Ok(mut start) = self.start.try_lock() else {
+        let Some(mut start) = self.start.try_lock() else {
             return false;
         };
-        let mut q = lock(&self.queue);
+        let mut q = self.queue.lock();
         let oldest = start
             .discarded_at()
             .or_else(|| q.changes.front().map(|queued| queued.discarded_at));
@@ -210,23 +206,23 @@ impl Subscriber {
     /// Number of queued events and buffered initial objects, without those of a shared snapshot; and whether a
     /// snapshot is held.
     #[cfg(test)]
-    pub fn held(&self) -> (usize, bool) {
-        let start = lock(&self.start);
-        (lock(&self.queue).changes.len() + start.held(), start.has_snapshot())
+    pub(crate) fn held(&self) -> (usize, bool) {
+        let start = self.start.lock();
+        (self.queue.lock().changes.len() + start.held(), start.has_snapshot())
     }
 
     /// True if [`take`](Self::take) would return a change or the end.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
     }
 
-    pub fn register(&self, waker: &Waker) {
+    pub(crate) fn register(&self, waker: &Waker) {
         self.waker.register(waker);
     }
 
     fn end(&self) {
         {
-            let mut q = lock(&self.queue);
+            let mut q = self.queue.lock();
             q.ended = true;
             self.ready.store(true, Ordering::Release);
         }
@@ -272,7 +268,7 @@ impl Hub {
     }
 
     /// Adds a watcher; `None` if the hub is closed.
-    pub fn add(&mut self, s: Arc<Subscriber>) -> Option<u64> {
+    pub(crate) fn add(&mut self, s: Arc<Subscriber>) -> Option<u64> {
         if self.closed {
             return None;
         }
@@ -282,7 +278,7 @@ impl Hub {
         Some(id)
     }
 
-    pub fn remove(&mut self, id: u64, s: &Subscriber) {
+    pub(crate) fn remove(&mut self, id: u64, s: &Subscriber) {
         let group = self.group(s);
         group.remove(&id);
         if group.is_empty() {
@@ -294,12 +290,12 @@ impl Hub {
     }
 
     /// Number of watchers.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let grouped = self.scoped.values().chain(self.by_index.values());
         self.everything.len() + self.other_prefixes.len() + grouped.map(BTreeMap::len).sum::<usize>()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.everything.is_empty()
             && self.other_prefixes.is_empty()
             && self.scoped.is_empty()
@@ -308,7 +304,7 @@ impl Hub {
 
     /// Queues the events, in order, at the watchers they concern, and returns the readers to wake, each once.
     /// `discarded_at`: bytes the history has discarded so far.
-    pub fn dispatch(&mut self, events: &[Arc<Event>], now: Instant, discarded_at: u64) -> Vec<Arc<Subscriber>> {
+    pub(crate) fn dispatch(&mut self, events: &[Arc<Event>], now: Instant, discarded_at: u64) -> Vec<Arc<Subscriber>> {
         let mut wake: Vec<Arc<Subscriber>> = Vec::new();
         let mut terminated = 0;
         let mut offer = |s: &Arc<Subscriber>, events: &[Arc<Event>]| {
@@ -367,13 +363,13 @@ impl Hub {
     /// Cancels watches that keep too much memory alive, or whose clients have read nothing for too long while items
     /// were pending. `discarded_bytes`: bytes that the history has discarded so far. Old versions are shared, so all
     /// watches together keep no more alive than the one that lags furthest.
-    pub fn sweep(&mut self, bounds: &WatchBounds, discarded_bytes: u64, now: Instant) {
+    pub(crate) fn sweep(&mut self, bounds: &WatchBounds, discarded_bytes: u64, now: Instant) {
         let cancelled = self.all().filter(|s| s.sweep(bounds, discarded_bytes, now)).count();
         self.terminated += cancelled as u64;
     }
 
     /// Ends all watches and refuses new ones.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.closed = true;
         self.all().for_each(|s| s.end());
     }

@@ -1,7 +1,7 @@
 //! The read operations of [`Cacher`]: get, list with paging, and the start of a watch.
 
 use super::backlog::Backlog;
-use super::hub::{Subscriber, lock};
+use super::hub::Subscriber;
 use super::watch::CacheWatch;
 use super::{Cacher, QUEUE, Snapshot};
 use crate::storage::interface::VersionMatch;
@@ -81,7 +81,7 @@ impl Cacher {
         self.wait_fresh(MinRevision::AtLeast(revision)).await?;
         // The rewind is prepared under the lock and run without it: undoing events takes time.
         let rewind = {
-            let history = lock(&self.history);
+            let history = self.history.lock();
             let current = self.snapshot();
             if current.revision <= revision {
                 return Ok((current, revision, true));
@@ -162,7 +162,7 @@ impl Cacher {
                     None if options.prefix.is_empty() => Some(state.len()),
                     token => {
                         let start = token.as_ref().map_or("", |t| &*t.start);
-                        lock(&self.history).counted(revision, &options.prefix, start)
+                        self.history.lock().counted(revision, &options.prefix, start)
                     }
                 };
                 listing.remaining = Some(match known {
@@ -177,10 +177,10 @@ impl Cacher {
             if is_current {
                 // The next page will request this revision, possibly after the ring has discarded it.
                 let pinned = state.at(revision);
-                lock(&self.history).pin(Instant::now(), pinned);
+                self.history.lock().pin(Instant::now(), pinned);
             }
             if let (Some(next), Some(remaining)) = (&listing.next, listing.remaining) {
-                let mut history = lock(&self.history);
+                let mut history = self.history.lock();
                 if options.token.is_none() {
                     history.note_count(revision, &options.prefix, "", listing.entries.len() + remaining);
                 }
@@ -223,7 +223,7 @@ impl Cacher {
     ) -> Result<Option<CacheWatch>, Error> {
         // While the history is locked nothing is applied, so that snapshot, replay and first live event are
         // contiguous.
-        let history = lock(&self.history);
+        let history = self.history.lock();
         let (state, mut revision) = self.current();
         let mut seen = state.revision;
         if let Some((was, also)) = known {
@@ -247,9 +247,9 @@ impl Cacher {
         let (single, predicate) = (options.single, options.predicate);
         let subscriber = Arc::new(Subscriber::new(&options.prefix, single, predicate, after, QUEUE));
         let has_state = matches!(begin, Backlog::State(_));
-        *lock(&subscriber.start) = begin;
+        *subscriber.start.lock() = begin;
         let id = {
-            let mut hub = lock(&self.hub);
+            let mut hub = self.hub.lock();
             hub.add(subscriber.clone()).ok_or(Error::NotReady(1))?
         };
         drop(history);
@@ -266,6 +266,6 @@ impl Cacher {
     }
 
     pub(super) fn unsubscribe(&self, id: u64, subscriber: &Subscriber) {
-        lock(&self.hub).remove(id, subscriber);
+        self.hub.lock().remove(id, subscriber);
     }
 }

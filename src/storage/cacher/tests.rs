@@ -4,7 +4,6 @@ mod bounds;
 mod stalled;
 mod watchers;
 
-use super::hub::lock;
 use super::watch::CacheWatch;
 use super::*;
 use crate::storage::interface::{VersionMatch, WatchItem};
@@ -66,6 +65,14 @@ impl Feed {
         let event = self.event(self.cacher.peek(key), key, false);
         self.publish(std::slice::from_ref(&event));
         event
+    }
+
+    /// Writes an object that holds `value`.
+    fn put_value(&mut self, key: &str, value: &str) {
+        self.revision += 1;
+        let draft = Draft::new(&crate::json!({"metadata": {"name": "x"}, "data": {"k": value}}), vec![]);
+        let entry = Arc::new(draft.into_entry(key, Revision(self.revision)));
+        self.publish(&[Arc::new(Event::new(entry, self.cacher.peek(key), false))]);
     }
 
     fn delete(&mut self, key: &str) {
@@ -331,9 +338,9 @@ async fn remaining_item_count_is_computed_once_per_list() {
             // Writes in between do not change the pinned state.
             feed.put(&format!("b/new-{seen}-{all}"));
             let Some(next) = page.next else { break };
-            let counted = lock(&feed.cacher.history).counted(page.revision, prefix, &next.start);
+            let counted = feed.cacher.history.lock().counted(page.revision, prefix, &next.start);
             assert_eq!(counted, page.remaining, "the next page reuses the count");
-            let first = lock(&feed.cacher.history).counted(page.revision, prefix, "");
+            let first = feed.cacher.history.lock().counted(page.revision, prefix, "");
             assert_eq!(first, Some(all), "and so does the first page when requested again");
             options.token = Some(next);
         }

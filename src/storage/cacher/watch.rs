@@ -10,7 +10,7 @@
 
 use super::Cacher;
 use super::backlog::Next;
-use super::hub::{Dequeued, Subscriber, lock};
+use super::hub::{Dequeued, Subscriber};
 use crate::storage::interface::WatchItem;
 use crate::storage::{Event, EventType, Revision, Watch};
 use async_trait::async_trait;
@@ -75,7 +75,7 @@ impl Bookmarks {
 }
 
 impl CacheWatch {
-    pub fn new(
+    pub(crate) fn new(
         cacher: Arc<Cacher>,
         subscriber: Arc<Subscriber>,
         id: u64,
@@ -103,7 +103,7 @@ impl CacheWatch {
     fn pull(&mut self) -> Pulled {
         if !self.is_live {
             let (s, cacher) = (&self.subscriber, &self.cacher);
-            let next = lock(&s.start).next(s, |read| read(&lock(&cacher.history)));
+            let next = s.start.lock().next(s, |read| read(&cacher.history.lock()));
             match next {
                 Next::Entry(entry) => return Pulled::Item(WatchItem::Initial(entry)),
                 Next::Change((kind, event)) => return Pulled::Item(self.hand_out(kind, event)),
@@ -128,7 +128,7 @@ impl CacheWatch {
     }
 
     #[cfg(test)]
-    pub fn held(&self) -> (usize, bool) {
+    pub(crate) fn held(&self) -> (usize, bool) {
         self.subscriber.held()
     }
 

@@ -72,7 +72,7 @@ impl Reader<'_> {
 
 impl Catalog {
     /// Takes objects and events out of `contents`; no resource is served yet.
-    pub fn new(contents: &mut Contents) -> Self {
+    pub(crate) fn new(contents: &mut Contents) -> Self {
         let mut history: BTreeMap<String, Vec<RawEvent>> = BTreeMap::new();
         for (key, event) in std::mem::take(&mut contents.events) {
             history.entry(key).or_default().push(event);
@@ -87,7 +87,7 @@ impl Catalog {
     }
 
     /// Returns the store of a resource, loading it on first use.
-    pub fn serve(
+    pub(crate) fn serve(
         &mut self,
         shared: &Shared,
         config: &ResourceConfig,
@@ -192,7 +192,7 @@ impl Catalog {
     }
 
     /// Returns the objects of a released resource to the unserved ones. Its history is dropped.
-    pub fn give_back(&mut self, now: Revision, resource: &Arc<ResourceStore>, expires: &HashMap<Box<str>, i64>) {
+    pub(crate) fn give_back(&mut self, now: Revision, resource: &Arc<ResourceStore>, expires: &HashMap<Box<str>, i64>) {
         for e in resource.cacher.snapshot().scan("", Bound::Unbounded) {
             let value = match resource.seal(&e.key, e.unversioned().into()) {
                 Ok(value) => value,

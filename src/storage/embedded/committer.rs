@@ -6,7 +6,7 @@
 
 use super::disk::{Disk, Row};
 use super::maintenance::{Comparison, MAINTENANCE};
-use super::{FULL, Options, ResourceStore, Shared, lock, space};
+use super::{FULL, Options, ResourceStore, Shared, space};
 use crate::storage::{Draft, Entry, Error, Event, Precondition, Revision};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -189,7 +189,7 @@ impl Batch {
 }
 
 impl Committer {
-    pub fn new(
+    pub(crate) fn new(
         shared: Arc<Shared>,
         queue: Receiver<Command>,
         disk: Disk,
@@ -216,7 +216,7 @@ impl Committer {
     }
 
     /// Runs until it receives a shutdown command or all senders are gone.
-    pub fn run(mut self) {
+    pub(crate) fn run(mut self) {
         loop {
             let mut writes = Vec::new();
             let mut bytes = 0;
@@ -287,7 +287,10 @@ impl Committer {
             .map(|((at, _), (_, key, _))| (key.clone(), *at))
             .collect();
         self.expiring.retain(|_, (r, ..)| !Arc::ptr_eq(r, resource));
-        lock(&self.shared.catalog).give_back(Revision(self.revision), resource, &expires);
+        self.shared
+            .catalog
+            .lock()
+            .give_back(Revision(self.revision), resource, &expires);
     }
 
     fn expire_at(&mut self, at: i64, resource: Arc<ResourceStore>, key: Box<str>, revision: Revision) {

@@ -55,12 +55,20 @@ pub(super) struct Disk {
     dirty: bool,
 }
 
+/// When SQLite syncs what it writes.
+#[derive(Clone, Copy)]
+enum Durability {
+    EachCommit,
+    /// The caller syncs the file once it is complete.
+    AtClose,
+}
+
 impl Disk {
     /// Opens or creates `store.db` in the directory, which the caller has locked.
     ///
     /// # Errors
     /// [`OpenError::Damaged`], [`OpenError::Version`], [`OpenError::Sqlite`], [`OpenError::Io`].
-    pub fn open(dir: &Path, max_bytes: Option<u64>) -> Result<Self, OpenError> {
+    pub(crate) fn open(dir: &Path, max_bytes: Option<u64>) -> Result<Self, OpenError> {
         let path = dir.join("store.db");
         let checked = wal::check(&path).map_err(|source| OpenError::Io {
             path: path.with_extension("db-wal"),
@@ -86,7 +94,7 @@ impl Disk {
             Err(e) => return Err(io(e)),
         }
         let mut disk = Self::connect(&path)?;
-        disk.prepare(max_bytes)?;
+        disk.prepare(Durability::EachCommit, max_bytes)?;
         Ok(disk)
     }
 
@@ -104,8 +112,10 @@ impl Disk {
             }
         }
         let mut disk = Self::connect(&new)?;
-        disk.prepare(None)?;
+        disk.prepare(Durability::AtClose, None)?;
         disk.close().map_err(|e| OpenError::sqlite(&new, e))?;
+        let synced = std::fs::File::open(&new).and_then(|f| f.sync_all());
+        synced.map_err(|e| io(&new, e))?;
         std::fs::rename(&new, path).map_err(|e| io(path, e))?;
         let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
         synced.map_err(|e| io(dir, e))
@@ -138,7 +148,7 @@ impl Disk {
     }
 
     /// Installs fault injection.
-    pub fn inject(&mut self, faults: Option<Arc<dyn Faults>>) {
+    pub(crate) fn inject(&mut self, faults: Option<Arc<dyn Faults>>) {
         self.faults = faults;
     }
 
@@ -153,16 +163,25 @@ impl Disk {
         checksum_of(&[revision, compacted, objects])
     }
 
-    fn prepare(&mut self, max_bytes: Option<u64>) -> Result<(), OpenError> {
+    fn prepare(&mut self, durability: Durability, max_bytes: Option<u64>) -> Result<(), OpenError> {
         let sql = |e| OpenError::sqlite(&self.path, e);
         let db = &self.db;
         db.set_prepared_statement_cache_capacity(32);
-        // The order matters: page_size and auto_vacuum only take effect before the first table is created.
-        db.pragma_update(None, "page_size", PAGE.cast_signed()).map_err(sql)?;
-        db.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(sql)?;
+        let synchronous = match durability {
+            Durability::EachCommit => "FULL",
+            Durability::AtClose => "OFF",
+        };
+        db.pragma_update(None, "synchronous", synchronous).map_err(sql)?;
+        let number = |name| db.pragma_query_value(None, name, |r| r.get::<_, i64>(0)).map_err(sql);
+        let (application, format) = (number("application_id")?, number("user_version")?);
+        // Only here, because auto_vacuum is written, and synced, even if it is unchanged. The order matters: both only take
+        // effect before the first table is created.
+        if (application, format) == (0, 0) {
+            db.pragma_update(None, "page_size", PAGE.cast_signed()).map_err(sql)?;
+            db.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(sql)?;
+        }
         db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
             .map_err(sql)?;
-        db.pragma_update(None, "synchronous", "FULL").map_err(sql)?;
         db.pragma_update(None, "temp_store", "MEMORY").map_err(sql)?;
         db.pragma_update(None, "cache_size", -8192).map_err(sql)?;
         db.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))
@@ -174,8 +193,6 @@ impl Disk {
             db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
                 .map_err(sql)?;
         }
-        let number = |name| db.pragma_query_value(None, name, |r| r.get::<_, i64>(0)).map_err(sql);
-        let (application, format) = (number("application_id")?, number("user_version")?);
         if (application, format) == (0, 0) {
             let tables: i64 = db
                 .query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))
@@ -211,7 +228,7 @@ impl Disk {
     ///
     /// # Errors
     /// Any SQLite error; unless it is a full disk, the file must not be written again.
-    pub fn commit(&mut self, rows: &[Row], objects: u64) -> rusqlite::Result<()> {
+    pub(crate) fn commit(&mut self, rows: &[Row], objects: u64) -> rusqlite::Result<()> {
         let Some(last) = rows.last() else {
             return Ok(());
         };
@@ -244,7 +261,7 @@ impl Disk {
     }
 
     /// Returns the revision up to which history has been compacted.
-    pub fn compacted(&self) -> u64 {
+    pub(crate) fn compacted(&self) -> u64 {
         self.compacted
     }
 
@@ -252,7 +269,7 @@ impl Disk {
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
-    pub fn close(self) -> rusqlite::Result<()> {
+    pub(crate) fn close(self) -> rusqlite::Result<()> {
         self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         self.db.close().map_err(|(_, e)| e)
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Held while the store is open. The operating system releases it when the process ends, even after a crash.
 #[derive(Debug)]
-pub(super) struct DirectoryLock {
+pub(crate) struct DirectoryLock {
     file: File,
 }
 
@@ -22,7 +22,7 @@ impl Drop for DirectoryLock {
 
 impl DirectoryLock {
     /// Creates the directory if missing, accessible to its owner only, and locks it.
-    pub fn acquire(dir: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn acquire(dir: &Path) -> Result<Self, OpenError> {
         let path = dir.join("lock");
         let io = |source| OpenError::Io {
             path: path.clone(),

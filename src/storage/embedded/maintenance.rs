@@ -2,7 +2,7 @@
 //! of the caches. Entry point: [`Committer::maintain`]; the SQL is in [`super::disk`].
 
 use super::committer::{Committer, now};
-use super::{lock, space};
+use super::space;
 use crate::storage::Revision;
 use crate::storage::cacher::{Comparison as Outcome, Digest};
 use std::ops::Bound;
@@ -27,7 +27,7 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    pub fn new(every: Duration) -> Self {
+    pub(crate) fn new(every: Duration) -> Self {
         Self {
             every,
             round: Instant::now() + every,
@@ -129,7 +129,7 @@ impl Committer {
         }
         let from = c.last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let next = {
-            let catalog = lock(&self.shared.catalog);
+            let catalog = self.shared.catalog.lock();
             let mut rest = catalog.resources.range::<str, _>((from, Bound::Unbounded));
             rest.next().map(|(prefix, resource)| (prefix.clone(), resource.clone()))
         };

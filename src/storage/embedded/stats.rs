@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Upper bounds of the commit latency buckets, in seconds.
-pub const COMMIT_BUCKETS: [f64; 12] = [
+pub(crate) const COMMIT_BUCKETS: [f64; 12] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5,
 ];
 
@@ -43,7 +43,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub fn committed(&self, writes: usize, took: Duration) {
+    pub(crate) fn committed(&self, writes: usize, took: Duration) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.writes.fetch_add(writes as u64, Ordering::Relaxed);
         self.nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Counters {
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn read_into(&self, stats: &mut Stats) {
+    pub(crate) fn read_into(&self, stats: &mut Stats) {
         stats.commits = self.commits.load(Ordering::Relaxed);
         stats.writes = self.writes.load(Ordering::Relaxed);
         stats.commit_seconds = Duration::from_nanos(self.nanos.load(Ordering::Relaxed)).as_secs_f64();

@@ -16,8 +16,8 @@ mod exchange;
 #[cfg(test)]
 mod tests;
 
-pub use super::OpenError;
-pub use exchange::{Object, fill, objects};
+pub(crate) use super::OpenError;
+pub(crate) use exchange::{Object, fill, objects};
 
 /// Pages copied per step of a backup; writers can proceed between steps.
 const PAGES: i32 = 256;
@@ -25,11 +25,11 @@ const PAGES: i32 = 256;
 const STEP: usize = 10_000;
 
 /// Progress callback of a long operation: done, total.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// Contents of a store in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoreStats {
+pub(crate) struct StoreStats {
     /// The newest revision.
     pub revision: u64,
     /// History up to this revision has been compacted.
@@ -112,7 +112,7 @@ fn open_read_only(path: &Path) -> Result<Connection, OpenError> {
 }
 
 /// Returns the resource a key belongs to: the key without the namespace and the name.
-pub fn resource_of(key: &str) -> String {
+pub(crate) fn resource_of(key: &str) -> String {
     let parts: Vec<&str> = key.trim_start_matches('/').split('/').collect();
     // Directories that include the API group contain a dot; `services` is upstream's exception (`services/specs`).
     let deep = parts.get(1).is_some_and(|p| p.contains('.') || *p == "services");
@@ -124,7 +124,7 @@ pub fn resource_of(key: &str) -> String {
 ///
 /// # Errors
 /// [`OpenError`] if the store is missing, damaged or inaccessible.
-pub fn stats(dir: &Path) -> Result<StoreStats, OpenError> {
+pub(crate) fn stats(dir: &Path) -> Result<StoreStats, OpenError> {
     let path = file(dir);
     let db = open_store(dir)?;
     let sql = |e| OpenError::sqlite(&path, e);
@@ -162,7 +162,7 @@ pub fn stats(dir: &Path) -> Result<StoreStats, OpenError> {
 ///
 /// # Errors
 /// [`OpenError::Damaged`] with the first defect found.
-pub fn check(dir: &Path, progress: Progress<'_>) -> Result<StoreStats, OpenError> {
+pub(crate) fn check(dir: &Path, progress: Progress<'_>) -> Result<StoreStats, OpenError> {
     check_file(open_store(dir)?, &file(dir), progress)?;
     stats(dir)
 }
@@ -223,7 +223,7 @@ fn check_file(db: Connection, path: &Path, progress: Progress<'_>) -> Result<(),
 ///
 /// # Errors
 /// [`OpenError`]; an incomplete copy is removed.
-pub fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<StoreStats, OpenError> {
+pub(crate) fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<StoreStats, OpenError> {
     drop(open_store(dir)?);
     let mut options = std::fs::File::options();
     let taken = options.write(true).create_new(true).mode(0o600).open(to);
@@ -284,7 +284,12 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
 ///
 /// # Errors
 /// [`OpenError`]: the backup is damaged or the store is in use; nothing has been changed then.
-pub fn restore(from: &Path, dir: &Path, ahead: u64, progress: Progress<'_>) -> Result<Option<PathBuf>, OpenError> {
+pub(crate) fn restore(
+    from: &Path,
+    dir: &Path,
+    ahead: u64,
+    progress: Progress<'_>,
+) -> Result<Option<PathBuf>, OpenError> {
     let mut quiet = |_, _| {};
     let checked = open_read_only(from).and_then(|db| check_file(db, from, &mut quiet));
     checked.map_err(|e| e.of_backup(from))?;
@@ -344,7 +349,7 @@ fn compact_all(disk: &mut Disk, to: u64, path: &Path, progress: Progress<'_>) ->
 ///
 /// # Errors
 /// [`OpenError`] if the store is missing, in use, damaged or inaccessible.
-pub fn compact(dir: &Path, progress: Progress<'_>) -> Result<StoreStats, OpenError> {
+pub(crate) fn compact(dir: &Path, progress: Progress<'_>) -> Result<StoreStats, OpenError> {
     {
         let path = existing_file(dir)?;
         let _lock = DirectoryLock::acquire(dir)?;

@@ -68,7 +68,8 @@ pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>, intervals: Int
         path: path.to_owned(),
         source,
     };
-    let (tree, twice) = yaml::decode_with_duplicates(&bytes).map_err(|e| complain(Complaint::Somewhere(e)))?;
+    let (tree, twice) =
+        yaml::decode_with_duplicates(&bytes).map_err(|e| complain(Complaint::Somewhere(e.to_string())))?;
     if let Some(twice) = twice.into_iter().next() {
         return Err(complain(Complaint::Somewhere(twice)));
     }

@@ -37,7 +37,7 @@ pub(super) struct Kms {
 }
 
 impl Kms {
-    pub fn new(plugin: Arc<Plugin>) -> Self {
+    pub(crate) fn new(plugin: Arc<Plugin>) -> Self {
         Self {
             prefix: format!("k8s:enc:kms:v2:{}:", plugin.name()),
             plugin,
@@ -65,7 +65,7 @@ impl Source {
     ///
     /// # Errors
     /// The violated limit, worded as upstream.
-    pub fn check(&self) -> Result<(), SourceError> {
+    pub(crate) fn check(&self) -> Result<(), SourceError> {
         check_key_id(&self.key_id)?;
         match self.ciphertext.len() {
             0 => return Err(SourceError::Empty),
@@ -128,7 +128,7 @@ fn annotation(raw: &[u8]) -> Result<(String, Vec<u8>), WireError> {
 }
 
 impl EncryptedObject {
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.data.len() + 256);
         put_bytes(&mut out, 1, &self.data);
         put_bytes(&mut out, 2, self.source.key_id.as_bytes());
@@ -140,7 +140,7 @@ impl EncryptedObject {
         out
     }
 
-    pub fn decode(raw: &[u8]) -> Result<Self, TransformError> {
+    pub(crate) fn decode(raw: &[u8]) -> Result<Self, TransformError> {
         let mut out = Self::default();
         let mut fields = Reader::new(raw);
         while let Some((number, payload)) = fields.next().map_err(TransformError::Envelope)? {

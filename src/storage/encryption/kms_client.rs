@@ -17,6 +17,7 @@ use tonic::{Code, Response, Status};
 use api::key_management_service_client::KeyManagementServiceClient;
 pub(super) use api::{DecryptRequest, EncryptRequest, StatusRequest};
 
+#[expect(unreachable_pub, reason = "the generator writes `pub`")]
 mod api {
     tonic::include_proto!("v2");
 }

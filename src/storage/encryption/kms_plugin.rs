@@ -9,11 +9,12 @@ use super::kms_client::{self, Client, DecryptRequest, EncryptRequest, StatusRequ
 use super::{KmsError, random};
 use crate::apimachinery::codec::hex;
 use crate::cache::TtlCache;
+use crate::sync::Mutex;
 use crate::telemetry::encryption::EncryptionMetrics;
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as jobs;
 
@@ -87,10 +88,6 @@ pub(super) struct Plugin {
     state: Arc<State>,
 }
 
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Hash of a key id for logs and metrics; the id itself is confidential.
 pub(super) fn hash(key_id: &str) -> String {
     if key_id.is_empty() {
@@ -150,7 +147,7 @@ impl Plugin {
         let thread = std::thread::Builder::new().name("kms".to_owned()).spawn(move || {
             match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime.block_on(run(&of, &own, queue, first)),
-                Err(e) => *lock(&own.health) = Err(start_error(&of, format!("no runtime: {e}"))),
+                Err(e) => *own.health.lock() = Err(start_error(&of, format!("no runtime: {e}"))),
             }
         });
         thread.map_err(|e| start_error(name, e.to_string()))?;
@@ -169,7 +166,7 @@ impl Plugin {
     }
 
     /// The plugin's name in the configuration file.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
@@ -177,8 +174,8 @@ impl Plugin {
     ///
     /// # Errors
     /// Why the plugin is unhealthy.
-    pub fn health(&self) -> Result<(), KmsError> {
-        let health = lock(&self.state.health).clone();
+    pub(crate) fn health(&self) -> Result<(), KmsError> {
+        let health = self.state.health.lock().clone();
         health.map_err(|e| KmsError::Unhealthy {
             provider: self.name.clone(),
             source: Arc::new(e),
@@ -189,7 +186,7 @@ impl Plugin {
     pub(super) fn seed(&self) -> Result<Arc<Seed>, KmsError> {
         let seed = self.state.seed.load_full();
         let seed = seed.ok_or_else(|| KmsError::NoSeed(self.name.clone()))?;
-        if lock(&seed.seen).elapsed() > self.state.intervals.seed_lifetime {
+        if seed.seen.lock().elapsed() > self.state.intervals.seed_lifetime {
             return Err(KmsError::Expired {
                 hash: hash(&seed.source.key_id),
                 seconds: self.state.intervals.seed_lifetime.as_secs(),
@@ -256,7 +253,7 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
             Ok(()) => state.intervals.healthy,
             Err(_) => state.intervals.failing,
         };
-        *lock(&state.health) = outcome;
+        *state.health.lock() = outcome;
         if let Some(first) = first.take() {
             // Wakes the thread that started the plugin.
             let _ = first.send(());
@@ -295,7 +292,7 @@ async fn check(state: &State, client: &mut Client) -> Result<(), KmsError> {
         return Err(KmsError::Version(version));
     }
     {
-        let mut known = lock(&state.version);
+        let mut known = state.version.lock();
         match &*known {
             Some(before) if *before != version => {
                 return Err(KmsError::VersionChanged {
@@ -318,7 +315,7 @@ async fn check(state: &State, client: &mut Client) -> Result<(), KmsError> {
     if let Some(seed) = &*state.seed.load()
         && seed.source.key_id == key_id
     {
-        *lock(&seed.seen) = Instant::now();
+        *seed.seen.lock() = Instant::now();
         return Ok(());
     }
     let uid = uuid::Uuid::new_v4().to_string();

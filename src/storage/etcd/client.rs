@@ -3,6 +3,7 @@
 
 use super::error::{ConnectError, Failure};
 use crate::storage::Revision;
+use crate::x509::pem;
 use etcd_client::{
     Certificate, Client, ConnectOptions, GetOptions, GetResponse, Identity, KvClient, TlsOptions, WatchClient,
 };
@@ -71,7 +72,7 @@ pub(super) struct Members {
 
 impl Members {
     /// Validates the addresses; does not connect.
-    pub fn new(access: &Access) -> Result<Self, ConnectError> {
+    pub(crate) fn new(access: &Access) -> Result<Self, ConnectError> {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(CONNECT)
             .with_keep_alive(KEEP_ALIVE.0, KEEP_ALIVE.1)
@@ -115,23 +116,23 @@ impl Members {
     }
 
     /// Returns the newest revision seen in any response.
-    pub fn seen(&self) -> Revision {
+    pub(crate) fn seen(&self) -> Revision {
         Revision(self.seen.load(Ordering::Acquire))
     }
 
     /// Records and returns the revision of a response.
-    pub fn saw(&self, header: Option<&etcd_client::ResponseHeader>) -> Revision {
+    pub(crate) fn saw(&self, header: Option<&etcd_client::ResponseHeader>) -> Revision {
         let revision = header.map_or(0, |h| h.revision().cast_unsigned());
         self.seen.fetch_max(revision, Ordering::AcqRel);
         Revision(revision)
     }
 
-    pub fn urls(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn urls(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|m| &*m.url)
     }
 
     /// Returns the client of one member, by its index in [`urls`](Self::urls).
-    pub async fn member(&self, index: usize) -> Result<Client, Failure> {
+    pub(crate) async fn member(&self, index: usize) -> Result<Client, Failure> {
         let member = &self.members[index];
         let made = member.requests.get_or_try_init(|| self.connect(member)).await?;
         Ok(made.clone())
@@ -146,18 +147,18 @@ impl Members {
     }
 
     /// Index of the member that receives calls.
-    pub fn active(&self) -> usize {
+    pub(crate) fn active(&self) -> usize {
         *self.active.borrow()
     }
 
     /// Directs calls to this member.
-    pub fn prefer(&self, index: usize) {
+    pub(crate) fn prefer(&self, index: usize) {
         self.active
             .send_if_modified(|active| std::mem::replace(active, index) != index);
     }
 
     /// Fails over from a member to the next, unless another caller already has.
-    pub fn leave(&self, index: usize) {
+    pub(crate) fn leave(&self, index: usize) {
         let next = (index + 1) % self.members.len();
         self.active.send_if_modified(|active| {
             let here = *active == index && next != index;
@@ -169,7 +170,7 @@ impl Members {
     }
 
     /// Returns once calls go to a member other than this one. Cancel safe.
-    pub async fn left(&self, index: usize) {
+    pub(crate) async fn left(&self, index: usize) {
         let mut active = self.active.subscribe();
         if active.wait_for(|active| *active != index).await.is_err() {
             // `self` owns the sender, so the channel cannot be closed.
@@ -179,7 +180,7 @@ impl Members {
 
     /// Returns a client for one watch and the index of its member. `number` is the resource's sequence number, which
     /// determines the connection.
-    pub async fn watch_client(&self, number: usize) -> (usize, Result<WatchClient, Failure>) {
+    pub(crate) async fn watch_client(&self, number: usize) -> (usize, Result<WatchClient, Failure>) {
         let index = self.active();
         let member = &self.members[index];
         let connection = &member.watches[(number / WATCHES) % WATCH_CONNECTIONS];
@@ -189,7 +190,7 @@ impl Members {
     }
 
     /// Makes a single attempt at one member.
-    pub async fn attempt<T, A>(
+    pub(crate) async fn attempt<T, A>(
         &self,
         index: usize,
         within: Duration,
@@ -207,7 +208,7 @@ impl Members {
     ///
     /// # Errors
     /// The failure of the last attempt.
-    pub async fn call<T, A>(&self, ask: impl FnMut(Client) -> A) -> Result<T, Failure>
+    pub(crate) async fn call<T, A>(&self, ask: impl FnMut(Client) -> A) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, etcd_client::Error>>,
     {
@@ -215,7 +216,7 @@ impl Members {
     }
 
     /// As [`call`](Self::call), with the given limits.
-    pub async fn call_within<T, A>(&self, limits: Limits, mut ask: impl FnMut(Client) -> A) -> Result<T, Failure>
+    pub(crate) async fn call_within<T, A>(&self, limits: Limits, mut ask: impl FnMut(Client) -> A) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, etcd_client::Error>>,
     {
@@ -246,12 +247,17 @@ impl Members {
     }
 
     /// Reads a range of keys.
-    pub async fn range(&self, key: &str, options: GetOptions) -> Result<GetResponse, Failure> {
+    pub(crate) async fn range(&self, key: &str, options: GetOptions) -> Result<GetResponse, Failure> {
         self.range_within(Limits::default(), key, options).await
     }
 
     /// As [`range`](Self::range), with the given limits.
-    pub async fn range_within(&self, limits: Limits, key: &str, options: GetOptions) -> Result<GetResponse, Failure> {
+    pub(crate) async fn range_within(
+        &self,
+        limits: Limits,
+        key: &str,
+        options: GetOptions,
+    ) -> Result<GetResponse, Failure> {
         let answer = self
             .call_within(limits, |client| {
                 let (key, options) = (key.to_owned(), options.clone());
@@ -263,7 +269,7 @@ impl Members {
     }
 
     /// Queries the version of every member; `None` for those that do not answer.
-    pub async fn versions(&self) -> Vec<Option<String>> {
+    pub(crate) async fn versions(&self) -> Vec<Option<String>> {
         let ask = |index| async move {
             let mut client = self.member(index).await.ok()?;
             let status = tokio::time::timeout(CONNECT, client.status()).await.ok()?.ok()?;
@@ -283,11 +289,8 @@ fn tls(access: &Access) -> TlsOptions {
     match &access.ca {
         Some(bundle) => tls = tls.ca_certificate(Certificate::from_pem(bundle)),
         None => {
-            use base64::Engine as _;
             for der in rustls_native_certs::load_native_certs().certs {
-                let text = base64::engine::general_purpose::STANDARD.encode(&der);
-                let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
-                tls = tls.ca_certificate(Certificate::from_pem(pem));
+                tls = tls.ca_certificate(Certificate::from_pem(pem::encode(pem::CERTIFICATE, &der)));
             }
         }
     }

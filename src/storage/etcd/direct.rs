@@ -5,6 +5,7 @@ use super::resource::{DECODED_IN_PLACE, DECODED_PER_BYTE, ReadError, Resource, d
 use crate::storage::cacher::Snapshot;
 use crate::storage::{ContinueToken, Entry, Error, ListOptions, Listing, Revision};
 use crate::telemetry::Operation;
+use crate::telemetry::request_parts::{self, Part};
 use bytes::Bytes;
 use etcd_client::{GetOptions, GetResponse};
 use std::ops::Bound;
@@ -115,6 +116,7 @@ pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Resu
         };
         found.push((own, revision, state));
     }
+    let _timing = request_parts::timing(Part::Decode);
     let decoder = resource.decoder.clone();
     let decode = move || {
         let entries = found.into_iter().map(|(own, revision, state)| match state {

@@ -86,7 +86,7 @@ impl Failure {
     }
 
     /// True for configuration errors (address, certificate, key), where a retry is pointless.
-    pub fn is_permanent(&self) -> bool {
+    pub(crate) fn is_permanent(&self) -> bool {
         // Connections are established lazily and then fail with a gRPC status, so a transport error here is
         // permanent.
         matches!(
@@ -101,7 +101,7 @@ impl Failure {
     }
 
     /// True if another member, or the same one a little later, may answer.
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::TimedOut => true,
             Self::Client(etcd_client::Error::TransportError(_) | etcd_client::Error::IoError(_)) => true,
@@ -115,22 +115,22 @@ impl Failure {
     }
 
     /// The requested revision has been compacted.
-    pub fn is_compacted(&self) -> bool {
+    pub(crate) fn is_compacted(&self) -> bool {
         matches!(self.status(), Some((OUT_OF_RANGE, text)) if text.contains("has been compacted"))
     }
 
     /// The requested revision does not exist yet.
-    pub fn is_future(&self) -> bool {
+    pub(crate) fn is_future(&self) -> bool {
         matches!(self.status(), Some((OUT_OF_RANGE, text)) if text.contains("future revision"))
     }
 
     /// The lease has expired.
-    pub fn is_lease_lost(&self) -> bool {
+    pub(crate) fn is_lease_lost(&self) -> bool {
         matches!(self.status(), Some((NOT_FOUND, text)) if text.contains("lease not found"))
     }
 
     /// The database has reached its quota.
-    pub fn is_no_space(&self) -> bool {
+    pub(crate) fn is_no_space(&self) -> bool {
         matches!(self.status(), Some((_, text)) if text.contains("database space exceeded"))
     }
 }

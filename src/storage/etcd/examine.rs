@@ -14,8 +14,7 @@ const KEY: &str = "torana-doctor";
 
 /// What a member reports, and how quickly.
 #[derive(Clone, Debug)]
-pub struct MemberReport {
-    /// Its version.
+pub(crate) struct MemberReport {
     pub version: String,
     /// Median duration of a linearizable read.
     pub latency: Duration,
@@ -31,7 +30,7 @@ pub struct MemberReport {
 ///
 /// # Errors
 /// The addresses or credentials cannot be used.
-pub async fn members(access: &Access) -> Result<Vec<(String, Result<MemberReport, String>)>, String> {
+pub(crate) async fn members(access: &Access) -> Result<Vec<(String, Result<MemberReport, String>)>, String> {
     let members = Members::new(access).map_err(|e| e.to_string())?;
     let mut out = Vec::new();
     for (index, url) in members.urls().enumerate() {

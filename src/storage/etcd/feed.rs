@@ -376,7 +376,7 @@ mod tests {
             .put("ns/a", Precondition::Absent, draft(), None)
             .await
             .expect("written");
-        let resource = crate::storage::etcd::lock(&cluster.resources)[&prefix].clone();
+        let resource = cluster.resources.lock()[&prefix].clone();
         let compared = |i: usize| resource.counters.comparisons[i].get();
         // A check is impossible while the cache lags or etcd does not answer in time.
         let compare_until = async |outcome: usize| {

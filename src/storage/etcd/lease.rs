@@ -31,7 +31,7 @@ pub(super) struct Leases {
 
 impl Leases {
     /// `window` is `--lease-reuse-duration-seconds`.
-    pub fn new(window: Duration) -> Self {
+    pub(crate) fn new(window: Duration) -> Self {
         Self {
             window,
             last: Mutex::new(None),
@@ -40,7 +40,7 @@ impl Leases {
     }
 
     /// Returns a lease that lives for at least `ttl` seconds from now.
-    pub async fn take(&self, members: &Members, ttl: u64, metrics: &StorageMetrics) -> Result<i64, Error> {
+    pub(crate) async fn take(&self, members: &Members, ttl: u64, metrics: &StorageMetrics) -> Result<i64, Error> {
         let ttl = ttl.max(1);
         // Held across the grant, so that concurrent creates share the new lease.
         let mut last = self.last.lock().await;
@@ -73,7 +73,7 @@ impl Leases {
     }
 
     /// Stops a lease from being reused.
-    pub fn forget(&self, id: i64) {
+    pub(crate) fn forget(&self, id: i64) {
         self.lost.store(id, Ordering::Release);
     }
 }

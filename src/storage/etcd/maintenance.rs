@@ -5,9 +5,10 @@ use super::client::{Limits, kv};
 use super::error::Failure;
 use super::resource::Shared;
 use crate::storage::Revision;
+use crate::sync::Mutex;
 use etcd_client::{AlarmAction, AlarmType, Compare, CompareOp, GetOptions, Txn, TxnOp, TxnOpResponse};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The key that coordinates compaction; outside every prefix. Upstream's.
@@ -25,12 +26,12 @@ impl Default for ProbeResult {
 }
 
 impl ProbeResult {
-    pub fn get(&self) -> Result<(), String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn get(&self) -> Result<(), String> {
+        self.0.lock().clone()
     }
 
-    pub fn set(&self, found: Result<(), String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    pub(crate) fn set(&self, found: Result<(), String>) {
+        *self.0.lock() = found;
     }
 }
 

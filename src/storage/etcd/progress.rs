@@ -28,7 +28,7 @@ pub(super) struct Waiter<'a>(&'a Waiters);
 
 impl Waiters {
     /// Registers a read that needs at least `revision`.
-    pub fn register(&self, revision: Revision) -> Waiter<'_> {
+    pub(crate) fn register(&self, revision: Revision) -> Waiter<'_> {
         self.count.fetch_add(1, Ordering::AcqRel);
         let waiter = Waiter(self);
         waiter.wants(revision);
@@ -36,20 +36,20 @@ impl Waiters {
     }
 
     /// The newest revision that is waited for, if it is newer than `at`.
-    pub fn beyond(&self, at: Revision) -> Option<Revision> {
+    pub(crate) fn beyond(&self, at: Revision) -> Option<Revision> {
         let wanted = Revision(self.wanted.load(Ordering::Acquire));
         (wanted > at && self.count.load(Ordering::Acquire) > 0).then_some(wanted)
     }
 
     /// Waits until a read registers or needs a newer revision. Cancel safe.
-    pub async fn changed(&self) {
+    pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 }
 
 impl Waiter<'_> {
     /// The read needs at least `revision`.
-    pub fn wants(&self, revision: Revision) {
+    pub(crate) fn wants(&self, revision: Revision) {
         self.0.wanted.fetch_max(revision.0, Ordering::AcqRel);
         self.0.changed.notify_one();
     }
@@ -74,7 +74,7 @@ pub(super) struct Requester(Option<Sent>);
 
 impl Requester {
     /// Returns once a request for `wanted` is due. Cancel safe.
-    pub async fn due(&self, wanted: Revision) {
+    pub(crate) async fn due(&self, wanted: Revision) {
         let Some(sent) = &self.0 else { return };
         if sent.in_flight || wanted <= sent.wanted {
             tokio::time::sleep_until(sent.at + RETRY).await;
@@ -82,7 +82,7 @@ impl Requester {
     }
 
     /// A request for `wanted` has been sent.
-    pub fn sent(&mut self, wanted: Revision) {
+    pub(crate) fn sent(&mut self, wanted: Revision) {
         self.0 = Some(Sent {
             at: Instant::now(),
             wanted,
@@ -91,14 +91,14 @@ impl Requester {
     }
 
     /// A response has been applied.
-    pub fn answered(&mut self) {
+    pub(crate) fn answered(&mut self) {
         if let Some(sent) = &mut self.0 {
             sent.in_flight = false;
         }
     }
 
     /// A response could not be applied: the next request is due at once.
-    pub fn wasted(&mut self) {
+    pub(crate) fn wasted(&mut self) {
         self.0 = None;
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn end_of(prefix: &str) -> Vec<u8> {
 
 impl Resource {
     /// Parameters for creating its cache.
-    pub fn setting(&self) -> CacherConfig {
+    pub(crate) fn setting(&self) -> CacherConfig {
         CacherConfig {
             bounds: self.shared.ring,
             budget: self.shared.budget.clone(),
@@ -117,7 +117,7 @@ impl Resource {
     }
 
     /// Returns the cache if it is in service.
-    pub fn ready(&self) -> Option<Serving> {
+    pub(crate) fn ready(&self) -> Option<Serving> {
         match &*self.state.borrow() {
             State::Ready(serving) => Some(serving.clone()),
             _ => None,
@@ -125,7 +125,7 @@ impl Resource {
     }
 
     /// Waits for the cache to be in service. Cancel safe.
-    pub async fn serving(&self) -> Result<Serving, Error> {
+    pub(crate) async fn serving(&self) -> Result<Serving, Error> {
         let mut state = self.state.subscribe();
         // After a failed attempt readers do not wait for the next one.
         let settled = state.wait_for(|s| !matches!(s, State::Loading(_, None)));
@@ -161,26 +161,26 @@ impl Resource {
         }
     }
 
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         matches!(&*self.state.borrow(), State::Stopped)
     }
 
-    pub fn key(&self, own: &str) -> String {
+    pub(crate) fn key(&self, own: &str) -> String {
         self.decoder.key(own)
     }
 
     /// The prefix of its keys, including the cluster's own.
-    pub fn prefix(&self) -> &str {
+    pub(crate) fn prefix(&self) -> &str {
         &self.decoder.prefix
     }
 
     /// Returns the part of a key below the prefix; `None` for a key of another resource.
-    pub fn own<'k>(&self, key: &'k [u8]) -> Option<&'k str> {
+    pub(crate) fn own<'k>(&self, key: &'k [u8]) -> Option<&'k str> {
         self.decoder.own(key)
     }
 
     /// Runs a call and records its metrics.
-    pub async fn counted<T>(
+    pub(crate) async fn counted<T>(
         &self,
         what: Operation,
         call: impl Future<Output = Result<T, Failure>>,
@@ -193,7 +193,7 @@ impl Resource {
     }
 
     /// Decodes a stored value into an entry, off the reactor if it is large.
-    pub async fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
+    pub(crate) async fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
         let value = Bytes::copy_from_slice(value);
         if value.len() <= DECODED_IN_PLACE {
             return self.decoder.entry(own, revision, value);
@@ -204,7 +204,7 @@ impl Resource {
     }
 
     /// Returns the entry of a pair, from the cache if it has the same revision.
-    pub async fn entry_of(&self, own: &str, pair: &KeyValue) -> Result<Arc<Entry>, Error> {
+    pub(crate) async fn entry_of(&self, own: &str, pair: &KeyValue) -> Result<Arc<Entry>, Error> {
         let revision = Revision(pair.mod_revision().cast_unsigned());
         match self.cached(own, revision) {
             Some(entry) => Ok(entry),
@@ -213,13 +213,17 @@ impl Resource {
     }
 
     /// Returns the cached entry of a key, if it has this revision.
-    pub fn cached(&self, own: &str, revision: Revision) -> Option<Arc<Entry>> {
+    pub(crate) fn cached(&self, own: &str, revision: Revision) -> Option<Arc<Entry>> {
         let cached = self.ready().and_then(|s| s.cacher.peek(own));
         cached.filter(|e| e.revision == revision)
     }
 
     /// Reads a key from etcd, at the latest state or at a revision. Also returns the revision of the response.
-    pub async fn read(&self, own: &str, at: Option<Revision>) -> Result<(Option<Arc<Entry>>, Revision), ReadError> {
+    pub(crate) async fn read(
+        &self,
+        own: &str,
+        at: Option<Revision>,
+    ) -> Result<(Option<Arc<Entry>>, Revision), ReadError> {
         let mut options = GetOptions::new();
         if let Some(at) = at {
             options = options.with_revision(at.0.cast_signed());
@@ -236,14 +240,14 @@ impl Resource {
     }
 
     /// Returns the cluster's current revision with a linearizable read.
-    pub async fn current(&self) -> Result<Revision, Error> {
+    pub(crate) async fn current(&self) -> Result<Revision, Error> {
         let options = GetOptions::new().with_keys_only().with_limit(1);
         let answer = self.counted(Operation::Get, self.shared.members.range(self.prefix(), options));
         let answer = answer.await?;
         Ok(self.shared.members.saw(answer.header()))
     }
 
-    pub async fn put(
+    pub(crate) async fn put(
         &self,
         own: &str,
         when: Precondition,
@@ -312,7 +316,7 @@ impl Resource {
         }
     }
 
-    pub async fn delete(&self, own: &str, unchanged: Revision) -> Result<Arc<Entry>, Error> {
+    pub(crate) async fn delete(&self, own: &str, unchanged: Revision) -> Result<Arc<Entry>, Error> {
         let key = self.key(own);
         let expected = unchanged.0.cast_signed();
         let known = self.ready().and_then(|s| s.cacher.peek(own));
@@ -377,7 +381,7 @@ impl Decoder {
     }
 
     /// Returns a key without the prefix; `None` for keys outside of it.
-    pub fn own<'k>(&self, key: &'k [u8]) -> Option<&'k str> {
+    pub(crate) fn own<'k>(&self, key: &'k [u8]) -> Option<&'k str> {
         std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)
     }
 
@@ -385,7 +389,7 @@ impl Decoder {
     ///
     /// # Errors
     /// [`Error::Unreadable`] where the value cannot be decrypted, [`Error::Failed`] where it cannot be decoded.
-    pub fn entry(&self, own: &str, revision: Revision, value: Bytes) -> Result<Arc<Entry>, Error> {
+    pub(crate) fn entry(&self, own: &str, revision: Revision, value: Bytes) -> Result<Arc<Entry>, Error> {
         let entry = self.open(own, revision, value);
         if entry.is_err() {
             self.metrics.decode_failed();

@@ -20,11 +20,11 @@ const PAGE: i64 = 2_000;
 /// A key written repeatedly to advance the cluster's revision, and deleted at the end.
 const FILLER: &str = "torana-filler";
 /// Maximum number of revisions to skip that way.
-pub const MAX_FILL: u64 = 1_000_000;
+pub(crate) const MAX_FILL: u64 = 1_000_000;
 
 /// Why an exchange with a cluster failed.
 #[derive(Debug)]
-pub enum Error {
+pub(crate) enum Error {
     /// The cluster could not be reached.
     Connect(ConnectError),
     /// The cluster returned an error or did not answer.
@@ -53,7 +53,7 @@ impl From<Failure> for Error {
 
 /// A key-value pair in etcd.
 #[derive(Clone, Debug)]
-pub struct Pair {
+pub(crate) struct Pair {
     /// The full key.
     pub key: String,
     /// The revision of its last write.
@@ -65,7 +65,7 @@ pub struct Pair {
 }
 
 /// A connection for a one-time export or import.
-pub struct Exchange {
+pub(crate) struct Exchange {
     members: Members,
 }
 
@@ -80,7 +80,7 @@ fn now() -> i64 {
 ///
 /// # Errors
 /// Why the bytes are not a valid object.
-pub fn to_embedded(value: &[u8], update: fn(&mut Value) -> Result<(), String>) -> Result<Bytes, String> {
+pub(crate) fn to_embedded(value: &[u8], update: fn(&mut Value) -> Result<(), String>) -> Result<Bytes, String> {
     let mut tree = values::decode(value)?;
     update(&mut tree)?;
     Ok(Draft::new(&tree, Vec::new()).json)
@@ -90,7 +90,7 @@ pub fn to_embedded(value: &[u8], update: fn(&mut Value) -> Result<(), String>) -
 ///
 /// # Errors
 /// Why the bytes are not a valid object.
-pub fn group_of(value: &[u8]) -> Result<String, String> {
+pub(crate) fn group_of(value: &[u8]) -> Result<String, String> {
     let tree = values::decode(value)?;
     let version = tree.str_at(&["apiVersion"]);
     Ok(version.split_once('/').map_or("", |(group, _)| group).to_owned())
@@ -101,7 +101,7 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Error::Connect`] if no member answers within the time.
-    pub async fn connect(access: &Access, within: Duration) -> Result<Self, Error> {
+    pub(crate) async fn connect(access: &Access, within: Duration) -> Result<Self, Error> {
         let members = Members::new(access).map_err(Error::Connect)?;
         connect::reach(&members, FILLER, within).await.map_err(Error::Connect)?;
         Ok(Self { members })
@@ -112,7 +112,7 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Error::Refused`].
-    pub async fn read(&self, prefix: &str, progress: Progress<'_>) -> Result<(u64, Vec<Pair>), Error> {
+    pub(crate) async fn read(&self, prefix: &str, progress: Progress<'_>) -> Result<(u64, Vec<Pair>), Error> {
         let end = end_of(prefix);
         let (mut from, mut pinned, mut out) = (prefix.to_owned(), None, Vec::new());
         let mut leases: HashMap<i64, Option<i64>> = HashMap::new();
@@ -162,7 +162,7 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Error::Refused`].
-    pub async fn revision(&self) -> Result<u64, Error> {
+    pub(crate) async fn revision(&self) -> Result<u64, Error> {
         let answer = self.members.range(FILLER, GetOptions::new()).await?;
         Ok(self.members.saw(answer.header()).0)
     }
@@ -173,7 +173,7 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Refused`]; objects written before the error remain.
-    pub async fn write(
+    pub(crate) async fn write(
         &self,
         objects: &[Object],
         media: MediaType,
@@ -239,7 +239,7 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Error::Refused`].
-    pub async fn compact(&self) -> Result<u64, Error> {
+    pub(crate) async fn compact(&self) -> Result<u64, Error> {
         let revision = self.revision().await?;
         let done = self
             .members

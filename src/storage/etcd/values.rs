@@ -31,14 +31,14 @@ fn is_protobuf(version: &str, media: MediaType) -> bool {
 }
 
 /// True if the bytes have the encoding in which the object would be written now.
-pub fn is_written_so(bytes: &[u8], object: &Value, media: MediaType) -> bool {
+pub(crate) fn is_written_so(bytes: &[u8], object: &Value, media: MediaType) -> bool {
     let (version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
     let protobuf = is_protobuf(version, media) && protobuf::definition(version, kind).is_some();
     bytes.starts_with(&wire::MAGIC) == protobuf
 }
 
 /// Encodes an object given as JSON for storage.
-pub fn encode(object: &Bytes, media: MediaType) -> Bytes {
+pub(crate) fn encode(object: &Bytes, media: MediaType) -> Bytes {
     if media != MediaType::Protobuf {
         return object.clone();
     }
@@ -55,7 +55,7 @@ pub fn encode(object: &Bytes, media: MediaType) -> Bytes {
 ///
 /// # Errors
 /// Why the bytes are not a valid object.
-pub fn decode(bytes: &[u8]) -> Result<Value, String> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Value, String> {
     let mut tree = if bytes.starts_with(&wire::MAGIC) {
         let unknown = wire::open(bytes)?;
         let (version, kind) = (&*unknown.api_version, &*unknown.kind);
@@ -97,7 +97,7 @@ fn name_claims(set: &mut Value) {
 }
 
 /// Builds the entry of a stored object. `key` is relative to the resource's prefix.
-pub fn entry(key: &str, revision: Revision, object: &Value, fields: Option<&SelectableFields>) -> Entry {
+pub(crate) fn entry(key: &str, revision: Revision, object: &Value, fields: Option<&SelectableFields>) -> Entry {
     let fields = fields.map_or_else(Vec::new, |extract| extract(object));
     Draft::new(object, fields).into_entry(key, revision)
 }

@@ -13,7 +13,7 @@ pub(super) struct Bodies {
 }
 
 /// Bytes occupied by one request; released on drop.
-pub struct Reservation {
+pub(crate) struct Reservation {
     shared: Arc<Shared>,
     flow: Flow,
     bytes: usize,
@@ -21,7 +21,7 @@ pub struct Reservation {
 
 impl ComputePool {
     /// Creates a reservation of zero bytes.
-    pub fn reservation(&self, flow: Flow) -> Reservation {
+    pub(crate) fn reservation(&self, flow: Flow) -> Reservation {
         Reservation {
             shared: Arc::clone(&self.0.shared),
             flow,
@@ -35,7 +35,7 @@ impl Reservation {
     ///
     /// # Errors
     /// [`Error::Full`]: the caller, or all callers together, occupy too much. The existing reservation is kept.
-    pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         let most = self.shared.config.body_bytes_per_flow;
         self.grow_within(bytes, most)
     }
@@ -43,7 +43,7 @@ impl Reservation {
     /// Like [`Reservation::grow`], up to `most` bytes of the caller in total.
     fn grow_within(&mut self, bytes: usize, most: usize) -> Result<(), Error> {
         let config = &self.shared.config;
-        let mut bodies = (self.shared.bodies.lock()).expect("no code panics while holding this lock");
+        let mut bodies = self.shared.bodies.lock();
         if let Flow::Caller(id) = self.flow {
             let of_flow = bodies.by_flow.get(&id).copied().unwrap_or(0);
             let reason = if bodies.all + bytes > config.body_bytes {
@@ -85,7 +85,7 @@ impl AsRef<[u8]> for AccountedBytes {
 /// # Errors
 /// See [`Reservation::grow`]. Responses of one caller may take half of its share, so that unread responses leave room
 /// for the caller's next requests.
-pub fn account_for(bytes: impl Into<Bytes>) -> Result<Bytes, Error> {
+pub(crate) fn account_for(bytes: impl Into<Bytes>) -> Result<Bytes, Error> {
     const COUNTED: usize = 64 << 10;
     let bytes = bytes.into();
     if bytes.len() < COUNTED || !bytes.is_unique() {
@@ -108,7 +108,7 @@ impl Drop for Reservation {
         if self.bytes == 0 {
             return;
         }
-        let mut bodies = (self.shared.bodies.lock()).expect("no code panics while holding this lock");
+        let mut bodies = self.shared.bodies.lock();
         bodies.all -= self.bytes;
         if let Flow::Caller(id) = self.flow
             && let Some(of_flow) = bodies.by_flow.get_mut(&id)

@@ -15,7 +15,7 @@ thread_local! {
 
 /// A reference to a pool on behalf of one flow. Does not keep the pool alive.
 #[derive(Clone)]
-pub struct Current {
+pub(crate) struct Current {
     pool: Weak<Handle>,
     flow: Flow,
     /// Memory of the job being polled; `None` on a reactor.
@@ -23,7 +23,7 @@ pub struct Current {
 }
 
 /// Returns the pool of the future being polled on this thread, if any.
-pub fn current() -> Option<Current> {
+pub(crate) fn current() -> Option<Current> {
     CURRENT.with_borrow(Clone::clone)
 }
 
@@ -35,7 +35,7 @@ pub fn current() -> Option<Current> {
 ///
 /// # Cancel safety
 /// See [`ComputePool::run`].
-pub async fn offload<T: Send + 'static>(
+pub(crate) async fn offload<T: Send + 'static>(
     memory: usize,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Error> {
@@ -55,7 +55,7 @@ impl Current {
     }
 
     /// Returns the pool and the flow; `None` if the pool has ended.
-    pub fn pool(&self) -> Option<(ComputePool, Flow)> {
+    pub(crate) fn pool(&self) -> Option<(ComputePool, Flow)> {
         Some((ComputePool(self.pool.upgrade()?), self.flow))
     }
 
@@ -69,7 +69,7 @@ impl Current {
     ///
     /// # Errors
     /// Inner: [`Error::Full`].
-    pub fn continue_with<T, F>(&self, work: F) -> Result<Result<Spawned<T>, Error>, F>
+    pub(crate) fn continue_with<T, F>(&self, work: F) -> Result<Result<Spawned<T>, Error>, F>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
@@ -92,7 +92,7 @@ pin_project! {
 
 impl ComputePool {
     /// Wraps `inner` so that this pool is [`current`] while it is polled, on behalf of `flow`.
-    pub fn within<F>(&self, flow: Flow, inner: F) -> Within<F> {
+    pub(crate) fn within<F>(&self, flow: Flow, inner: F) -> Within<F> {
         Within {
             inner,
             current: Some(Current::new(self, flow, None)),

@@ -29,7 +29,7 @@ pub(super) fn start(shared: Arc<Shared>, runtime: tokio::runtime::Handle) -> io:
 }
 
 /// CPU time used by this thread. Does not advance while other threads run.
-pub fn thread_cpu_time() -> Duration {
+pub(crate) fn thread_cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
@@ -41,6 +41,10 @@ const YIELD_AFTER: Duration = Duration::from_micros(300);
 
 /// Time without work after which a thread calls [`Config::on_idle`](super::Config::on_idle).
 const IDLE_AFTER: Duration = Duration::from_secs(1);
+/// The same after a large job: what it freed is worth returning before the next one runs on another thread.
+const IDLE_AFTER_LARGE: Duration = Duration::from_millis(20);
+/// Estimated memory of a large job, in bytes.
+const LARGE: usize = 8 << 20;
 
 /// Limits of one poll.
 struct PollLimit {
@@ -49,20 +53,32 @@ struct PollLimit {
     next_yield: Cell<Duration>,
 }
 
-impl Limit for PollLimit {
-    fn is_exceeded(&self) -> bool {
+impl PollLimit {
+    /// Returns the CPU time used so far.
+    fn yield_if_due(&self) -> Duration {
         let now = thread_cpu_time();
         if now >= self.next_yield.get() {
             self.next_yield.set(now + YIELD_AFTER);
             std::thread::yield_now();
         }
+        now
+    }
+}
+
+impl Limit for PollLimit {
+    fn is_exceeded(&self) -> bool {
+        let now = self.yield_if_due();
         self.job.abandoned.load(Ordering::Relaxed) || now > self.until
+    }
+
+    fn pause(&self) {
+        self.yield_if_due();
     }
 }
 
 fn run(shared: &Arc<Shared>) {
-    // Set once this thread has called `on_idle` after its last job.
-    let mut is_idle = true;
+    // When to call `on_idle`; `None` once that has been done after the last job.
+    let mut idle_after = None;
     loop {
         let mut state = shared.lock();
         let runnable = loop {
@@ -72,15 +88,14 @@ fn run(shared: &Arc<Shared>) {
             if let Some(runnable) = state.queue.pop() {
                 break runnable;
             }
-            state = match shared.config.on_idle.filter(|_| !is_idle) {
-                None => (shared.work.wait(state)).expect("no code panics while holding this lock"),
-                Some(on_idle) => {
-                    let waited = shared.work.wait_timeout(state, IDLE_AFTER);
-                    let (state, waited) = waited.expect("no code panics while holding this lock");
+            state = match shared.config.on_idle.zip(idle_after) {
+                None => shared.work.wait(state),
+                Some((on_idle, after)) => {
+                    let (state, waited) = shared.work.wait_timeout(state, after);
                     if waited.timed_out() {
                         drop(state);
                         on_idle();
-                        is_idle = true;
+                        idle_after = None;
                         shared.lock()
                     } else {
                         state
@@ -88,8 +103,13 @@ fn run(shared: &Arc<Shared>) {
                 }
             };
         };
-        is_idle = false;
         let job = Arc::clone(runnable.metadata());
+        let after = if job.lease.memory < LARGE {
+            IDLE_AFTER
+        } else {
+            IDLE_AFTER_LARGE
+        };
+        idle_after = Some(idle_after.map_or(after, |before: Duration| before.min(after)));
         if !job.started.swap(true, Ordering::Relaxed) {
             job.lease.granted.store(true, Ordering::Relaxed);
         }

@@ -3,14 +3,16 @@
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use crate::sync::Mutex;
 
 const NAME: &str = "apiserver_watch_cache_read_wait_seconds";
 const HELP: &str = "Seconds that reads waited for a watch cache to come to a revision, by resource.";
 
 /// Histogram of the waits of one resource.
 #[derive(Clone, Debug, Default)]
-pub struct Wait {
+pub(crate) struct Wait {
     /// Upper bounds in seconds with cumulative counts.
     pub buckets: Vec<(f64, u64)>,
     /// Number of waits.
@@ -39,9 +41,9 @@ impl Default for Waits {
 
 impl Waits {
     /// Sets the values by group and plural. Resources without any wait have no series, as upstream.
-    pub fn set(&self, mut now: Vec<([String; 2], Wait)>) {
+    pub(crate) fn set(&self, mut now: Vec<([String; 2], Wait)>) {
         now.retain(|(_, wait)| wait.count > 0);
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        *self.now.lock() = now;
     }
 }
 
@@ -75,7 +77,7 @@ impl Collector for Waits {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.now.lock();
         if now.is_empty() {
             return Vec::new();
         }

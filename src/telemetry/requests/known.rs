@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Label value for unknown names.
-pub const OTHER: &str = "other";
+pub(crate) const OTHER: &str = "other";
 
 /// Maximum number of group versions. APIServices are objects, so their number is not limited otherwise.
 const MAX_GROUP_VERSIONS: usize = 2000;

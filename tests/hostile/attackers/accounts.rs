@@ -16,7 +16,7 @@ fn access(spec: &str) -> Request {
     Request::post(ACCESS, body)
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     reviews(cases, scale);
     refused(cases, scale);
     impersonation(cases, scale);

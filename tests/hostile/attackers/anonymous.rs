@@ -6,7 +6,7 @@ use crate::wire::Request;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/evil/configmaps";
 
-pub fn requests(cases: &mut Cases, scale: &Scale) {
+pub(super) fn requests(cases: &mut Cases, scale: &Scale) {
     heads(cases, scale);
     tokens(cases, scale);
     bodies(cases, scale);
@@ -247,7 +247,7 @@ fn bodies(cases: &mut Cases, scale: &Scale) {
     });
 }
 
-pub fn upgrade(path: &str, to: &str) -> Request {
+pub(super) fn upgrade(path: &str, to: &str) -> Request {
     Request::get(path)
         .header("Connection", "Upgrade")
         .header("Upgrade", to)

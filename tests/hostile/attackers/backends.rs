@@ -11,7 +11,7 @@ use crate::scale::Scale;
 use crate::wire::Request;
 use std::io::Write;
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     answers::all(cases, scale);
     documents::all(cases, scale);
     stalls::all(cases, scale);

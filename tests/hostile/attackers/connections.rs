@@ -7,7 +7,7 @@ use crate::scene::Scene;
 use std::io::Write;
 use std::time::Instant;
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     sockets(cases, scale);
     handshakes(cases, scale);
     http2(cases, scale);

@@ -11,11 +11,11 @@ use crate::scale::Scale;
 use crate::scene::Scene;
 use crate::wire::{Answer, Request};
 
-pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(super) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// The collection of the attacker's custom resources.
-pub const OBJECTS: &str = "/apis/custom.example/v1/namespaces/evil/as";
+pub(super) const OBJECTS: &str = "/apis/custom.example/v1/namespaces/evil/as";
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     objects::all(cases, scale);
     reads::all(cases, scale);
     conversions::all(cases, scale);
@@ -23,7 +23,7 @@ pub fn all(cases: &mut Cases, scale: &Scale) {
 }
 
 /// A version of the definition: its name, the schema of `spec`, and additional members.
-pub fn version(name: &str, storage: bool, spec: &str, more: &str) -> String {
+pub(super) fn version(name: &str, storage: bool, spec: &str, more: &str) -> String {
     format!(
         r#"{{"name":"{name}","served":true,"storage":{storage}{more},"subresources":{{"status":{{}}}},
         "schema":{{"openAPIV3Schema":{{"type":"object","properties":{{"spec":{spec},
@@ -32,7 +32,7 @@ pub fn version(name: &str, storage: bool, spec: &str, more: &str) -> String {
 }
 
 /// A definition of these versions; `spec` are additional members of its spec.
-pub fn definition(versions: &str, metadata: &str, spec: &str) -> String {
+pub(super) fn definition(versions: &str, metadata: &str, spec: &str) -> String {
     format!(
         r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
         "metadata":{{"name":"as.custom.example"{metadata}}},"spec":{{"group":"custom.example","scope":"Namespaced",
@@ -41,24 +41,19 @@ pub fn definition(versions: &str, metadata: &str, spec: &str) -> String {
 }
 
 /// The definition with one version whose `spec` has this schema.
-pub fn of_spec(spec: &str) -> String {
+pub(super) fn of_spec(spec: &str) -> String {
     definition(&version("v1", true, spec, ""), "", "")
 }
 
 /// Members for an object of the definition.
-pub fn object(name: &str, spec: &str) -> String {
+pub(super) fn object(name: &str, spec: &str) -> String {
     format!(r#"{{"apiVersion":"custom.example/v1","kind":"A","metadata":{{"name":"{name}"}},"spec":{spec}}}"#)
 }
 
 /// Creates a definition and waits until it is served. Deleting it afterwards deletes its custom resources.
-pub fn define(scene: &mut Scene<'_>, definition: impl Into<Vec<u8>>) {
+pub(super) fn define(scene: &mut Scene<'_>, definition: impl Into<Vec<u8>>) {
     let request = Request::post(DEFINITIONS, definition);
-    let mut created = None;
-    // The instances of the case before may still be on their way out, and their definition with them.
-    scene.until("the definition of the case before is gone", |scene| {
-        created = scene.send(&request);
-        created.as_ref().is_some_and(|a| a.code != 409)
-    });
+    let created = scene.send(&request);
     scene.expect(created.as_ref().is_some_and(|a| a.code == 201), || {
         format!(
             "the definition: {:.300}",
@@ -72,7 +67,7 @@ pub fn define(scene: &mut Scene<'_>, definition: impl Into<Vec<u8>>) {
 }
 
 /// A case with a definition of this schema of `spec`, then one request.
-pub fn case(
+pub(super) fn case(
     cases: &mut Cases,
     name: &str,
     schema: impl FnOnce() -> String + Send + 'static,
@@ -85,6 +80,6 @@ pub fn case(
 }
 
 /// A list of `n` objects.
-pub fn list(n: usize, item: impl FnMut(usize) -> String) -> String {
+pub(super) fn list(n: usize, item: impl FnMut(usize) -> String) -> String {
     format!("[{}]", joined(n, item))
 }

@@ -18,7 +18,7 @@ fn definition(schema: &str, version: &str, spec: &str) -> String {
     )
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     schemas(cases, scale);
     definitions(cases, scale);
     configurations::all(cases, scale);

@@ -8,17 +8,17 @@ use crate::scene::Scene;
 use crate::wire::Request;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+pub(super) const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const SERVICES: &str = "/api/v1/namespaces/evil/services";
 
 /// A new group per case, so that cached state of one case does not influence another.
-pub fn new_group() -> String {
+pub(super) fn new_group() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("b{}.evil.example", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// An APIService of the group, with this port of this Service.
-pub fn api_service(group: &str, service: &str, port: u16, annotations: &str, spec: &str) -> Request {
+pub(super) fn api_service(group: &str, service: &str, port: u16, annotations: &str, spec: &str) -> Request {
     let body = format!(
         r#"{{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{{"name":"v1.{group}","annotations":{{{annotations}}}}},
         "spec":{{"group":"{group}","version":"v1","groupPriorityMinimum":10,"versionPriority":10,{spec}
@@ -44,14 +44,17 @@ fn register_as(scene: &mut Scene<'_>, group: &str, port: u16) {
 }
 
 /// The same with a new group, which is returned.
-pub fn register(scene: &mut Scene<'_>, port: u16) -> String {
+pub(super) fn register(scene: &mut Scene<'_>, port: u16) -> String {
     let group = new_group();
     register_as(scene, &group, port);
     group
 }
 
 /// Starts a server with this behaviour for a new group, and waits until the group is available.
-pub fn register_until_available(scene: &mut Scene<'_>, behaviour: impl Fn(&str) -> Behaviour) -> (Backend, String) {
+pub(super) fn register_until_available(
+    scene: &mut Scene<'_>,
+    behaviour: impl Fn(&str) -> Behaviour,
+) -> (Backend, String) {
     let group = new_group();
     let backend = Backend::start(behaviour(&group));
     register_as(scene, &group, backend.port);
@@ -63,7 +66,7 @@ pub fn register_until_available(scene: &mut Scene<'_>, behaviour: impl Fn(&str) 
     (backend, group)
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.size(10_000);
     let one = |annotations: String, spec: String| move || api_service(&new_group(), "none", 443, &annotations, &spec);
     cases.request(

@@ -19,7 +19,7 @@ fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     cases.add(
         "files: nothing private in the data directory can be read or changed by others",
         |scene| {

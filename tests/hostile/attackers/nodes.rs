@@ -9,7 +9,7 @@ const NODE: &str = "/api/v1/nodes/n1";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.size(10_000);
     let mut status = |name: &str, member: Box<dyn Fn() -> String + Send>| {
         cases.add(format!("node: {name}"), move |scene| {

@@ -29,7 +29,7 @@ fn unread(scene: &mut Scene<'_>, n: usize, request: &Request) {
     scene.hold();
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.reduced(200, 4);
     let objects = scale.reduced(20, 2);
     for (name, accept, query) in [

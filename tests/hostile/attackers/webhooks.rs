@@ -36,7 +36,7 @@ fn hang(io: &mut Tls) {
     while io.read(&mut rest).is_ok_and(|n| n > 0) {}
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.reduced(50, 5);
     let size = scale.size(1 << 20);
     cases.add("webhook: never answers", move |scene| provoke(scene, n, hang));

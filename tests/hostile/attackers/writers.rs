@@ -10,11 +10,11 @@ mod specs;
 use super::Cases;
 use crate::scale::Scale;
 
-pub const CONFIG_MAPS: &str = "/api/v1/namespaces/evil/configmaps";
-pub const PODS: &str = "/api/v1/namespaces/evil/pods";
-pub const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/evil/roles";
+pub(super) const CONFIG_MAPS: &str = "/api/v1/namespaces/evil/configmaps";
+pub(super) const PODS: &str = "/api/v1/namespaces/evil/pods";
+pub(super) const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/evil/roles";
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     bodies::all(cases, scale);
     metadata::all(cases, scale);
     rights::all(cases, scale);
@@ -24,7 +24,7 @@ pub fn all(cases: &mut Cases, scale: &Scale) {
 }
 
 /// `n` items made by `item`, joined by commas.
-pub fn joined(n: usize, mut item: impl FnMut(usize) -> String) -> String {
+pub(super) fn joined(n: usize, mut item: impl FnMut(usize) -> String) -> String {
     let mut out = String::new();
     for i in 0..n {
         if i > 0 {
@@ -36,7 +36,7 @@ pub fn joined(n: usize, mut item: impl FnMut(usize) -> String) -> String {
 }
 
 /// A ConfigMap with additional members of `metadata`, and additional members of the object.
-pub fn config_map(name: &str, metadata: &str, rest: &str) -> String {
+pub(super) fn config_map(name: &str, metadata: &str, rest: &str) -> String {
     format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"{}{metadata}}}{}{rest}}}"#,
         if metadata.is_empty() { "" } else { "," },

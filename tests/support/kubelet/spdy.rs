@@ -49,7 +49,7 @@ fn switch(io: &mut Tls, protocol: &str) -> std::io::Result<()> {
 }
 
 /// Echoes bytes until the client ends.
-pub fn port_forward(mut io: Tls, protocol: &str) -> std::io::Result<()> {
+pub(crate) fn port_forward(mut io: Tls, protocol: &str) -> std::io::Result<()> {
     switch(&mut io, protocol)?;
     let mut buffer = [0; 4096];
     loop {
@@ -63,7 +63,7 @@ pub fn port_forward(mut io: Tls, protocol: &str) -> std::io::Result<()> {
 
 /// Says the request target on stdout, echoes stdin until it is half-closed, and checks that pings are answered. A target
 /// with `command=fail` exits with code 3.
-pub fn exec(mut io: Tls, target: &str, protocol: &str) -> std::io::Result<()> {
+pub(crate) fn exec(mut io: Tls, target: &str, protocol: &str) -> std::io::Result<()> {
     switch(&mut io, protocol)?;
     let wanted = 1 + ["input=1", "output=1", "error=1"]
         .iter()

@@ -2,6 +2,7 @@
 //! when selected: `make bench ONLY=aggregation`, or one by name.
 
 mod black_holes;
+mod flood;
 mod paced;
 mod relay;
 mod replicas;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const ROWS: [&str; 8] = [
+const ROWS: [&str; 9] = [
     "many",
     "discovery",
     "blackholes",
@@ -27,6 +28,7 @@ const ROWS: [&str; 8] = [
     "stream",
     "replicas",
     "worst",
+    "fairness",
 ];
 
 /// Whether this names an aggregation scenario, or all of them.
@@ -50,6 +52,7 @@ pub async fn run(torana: &Path, dir: &Path, only: &[String], r: &mut Report) -> 
             "large" => streams::large(&Setup::start(torana, &own).await?, &own, r).await?,
             "stream" => streams::stream(&Setup::start(torana, &own).await?, r).await?,
             "worst" => worst::writes(torana, &own, r).await?,
+            "fairness" => flood::floods_of_others(torana, &own, r).await?,
             _ => replicas::replicas(torana, &own, r).await?,
         }
     }
@@ -66,7 +69,11 @@ struct Setup {
 
 impl Setup {
     async fn start(torana: &Path, dir: &Path) -> Result<Self, String> {
-        let g = start(torana, dir, free_port()?).await?;
+        Self::around(start(torana, dir, free_port()?).await?, dir).await
+    }
+
+    /// Adds a backend to a gateway.
+    async fn around(g: Gateway, dir: &Path) -> Result<Self, String> {
         let (server, port, pem) = backend(dir).await?;
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bench"}});
         create(&g.target, "/api/v1/namespaces", &namespace).await?;

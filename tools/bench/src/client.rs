@@ -133,11 +133,22 @@ impl Target {
 }
 
 pub async fn exchange(sender: &mut Sender, req: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
-    sender.ready().await.map_err(|e| e.to_string())?;
-    let resp = sender.send_request(req).await.map_err(|e| e.to_string())?;
+    sender.ready().await.map_err(explained)?;
+    let resp = sender.send_request(req).await.map_err(explained)?;
     let status = resp.status();
-    let body = resp.into_body().collect().await.map_err(|e| e.to_string())?.to_bytes();
+    let body = resp.into_body().collect().await.map_err(explained)?.to_bytes();
     Ok((status, body))
+}
+
+/// An error with its causes: the outermost one only says that HTTP/2 failed.
+pub fn explained(error: hyper::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(next) = cause {
+        text += &format!(": {next}");
+        cause = next.source();
+    }
+    text
 }
 
 /// The results of a load run.
@@ -148,6 +159,8 @@ pub struct Load {
     pub seconds: f64,
     pub mean_us: f64,
     pub p99_us: f64,
+    /// The time of each request in µs, sorted.
+    pub times: Vec<u32>,
 }
 
 /// Runs `connections` × `streams` workers for `time`, or until `total` requests were sent (0: no limit).
@@ -227,5 +240,6 @@ where
         seconds,
         mean_us,
         p99_us,
+        times,
     })
 }

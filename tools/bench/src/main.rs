@@ -10,12 +10,14 @@ mod client;
 mod definitions;
 mod growth;
 mod kube_apiserver;
+mod loops;
 mod peers;
 mod process;
 mod report;
 mod scenarios;
 mod svg;
 mod train;
+mod webhooks;
 
 use std::path::PathBuf;
 

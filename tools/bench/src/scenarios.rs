@@ -5,9 +5,11 @@ use crate::client::{Load, Target, load};
 use crate::definitions;
 use crate::growth;
 use crate::kube_apiserver::KubeApiserver;
+use crate::loops;
 use crate::peers;
 use crate::process::{Server, free_port};
 use crate::report::Report;
+use crate::webhooks;
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::json;
@@ -130,9 +132,17 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     if growth("definitions") {
         definitions::run(torana, dir, &mut r).await?;
     }
+    if wanted("webhooks") {
+        webhooks::run(torana, dir, &mut r).await?;
+    }
+    if growth("loops") {
+        loops::run(torana, dir, &mut r).await?;
+    }
     aggregation::run(torana, dir, only, &mut r).await?;
-    let apart =
-        |o: &String| ["growth", "objects", "watchers", "definitions"].contains(&o.as_str()) || aggregation::is_row(o);
+    let apart = |o: &String| {
+        ["growth", "objects", "watchers", "definitions", "webhooks", "loops"].contains(&o.as_str())
+            || aggregation::is_row(o)
+    };
     if !only.is_empty() && only.iter().all(apart) {
         return r.write(Path::new("target/bench-growth.json"));
     }

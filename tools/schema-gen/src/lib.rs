@@ -3,6 +3,7 @@
 //! committed).
 
 mod corrections;
+mod docs;
 mod emit;
 mod model;
 mod source;
@@ -13,8 +14,24 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+const META_OPTIONS: &str = "apimachinery.pkg.apis.meta.v1.";
+const META_KINDS: [&str; 4] = ["ListOptions", "CreateOptions", "PatchOptions", "DeleteOptions"];
+const CORE_OPTIONS: &str = "api.core.v1.";
+const CORE_KINDS: [&str; 7] = [
+    "PodAttachOptions",
+    "PodExecOptions",
+    "PodLogOptions",
+    "PodPortForwardOptions",
+    "PodProxyOptions",
+    "ServiceProxyOptions",
+    "NodeProxyOptions",
+];
+
 /// The model, from the crates and the corrections.
-pub struct Model(BTreeMap<String, model::Def>);
+pub struct Model {
+    definitions: BTreeMap<String, model::Def>,
+    docs: docs::Docs,
+}
 
 impl Model {
     /// Reads the crates' source text from cargo's registry directory.
@@ -22,23 +39,41 @@ impl Model {
     /// # Panics
     /// If cargo cannot locate the source, or the source has an unexpected form.
     pub fn read() -> Self {
-        Self(definitions(include_str!("../corrections.txt")))
+        let docs = docs::Docs::read(&source::locate("k8s-pb"));
+        Self {
+            definitions: definitions(include_str!("../corrections.txt"), &docs),
+            docs,
+        }
     }
 
     /// The text of `crates/kube-schema/src/table.rs`.
     pub fn table(&self) -> String {
-        emit::table(&self.0)
+        emit::table(&self.definitions)
     }
 
     /// All descriptions, deflated. Each ends with a zero byte, in table order: per type its own, then its fields'.
     pub fn descriptions(&self) -> Vec<u8> {
-        emit::deflate(&emit::descriptions(&self.0))
+        emit::deflate(&emit::descriptions(&self.definitions))
+    }
+
+    /// What query parameters mean, of the requests to all kinds and of connections: pairs of `<options kind>.<field>`, with the
+    /// field in lower case, and the text, each ended by a zero byte.
+    pub fn parameters(&self) -> String {
+        let mut out = String::new();
+        for (package, kinds) in [(META_OPTIONS, &META_KINDS[..]), (CORE_OPTIONS, &CORE_KINDS[..])] {
+            for kind in kinds {
+                for (field, text) in self.docs.fields(&format!("{package}{kind}")) {
+                    out.push_str(&format!("{kind}.{field}\0{text}\0"));
+                }
+            }
+        }
+        out
     }
 }
 
-fn definitions(corrections: &str) -> BTreeMap<String, model::Def> {
+fn definitions(corrections: &str, docs: &docs::Docs) -> BTreeMap<String, model::Def> {
     let facts = corrections::Corrections::parse(corrections);
     let (sources, paths) = source::read(&source::locate("k8s-openapi").join("v1_36"));
     let tags = tags::Tags::read(&source::locate("k8s-pb"), &facts);
-    model::build(&sources, &paths, &facts, &tags)
+    model::build(&sources, &paths, &facts, &tags, docs)
 }

@@ -1,6 +1,7 @@
 //! Joins sources and corrections into the table's rows.
 
 use crate::corrections::{Corrections, List};
+use crate::docs::Docs;
 use crate::source::{Merge, Node, Source};
 use crate::tags::{Tags, Wire};
 use std::collections::BTreeMap;
@@ -195,6 +196,7 @@ pub fn build(
     paths: &BTreeMap<String, String>,
     c: &Corrections,
     tags: &Tags,
+    docs: &Docs,
 ) -> BTreeMap<String, Def> {
     // The crate gives the keys of map lists as Rust field names of the element.
     let json_name = |element: &Ty, rust: &str| -> String {
@@ -258,7 +260,7 @@ pub fn build(
             out.fields.insert(name.clone(), field(row, c));
         }
         if let Some(kind) = &source.list_kind {
-            let (name, list) = list_definition(source, kind, &out, c);
+            let (name, list) = list_definition(source, kind, &out, c, docs);
             defs.insert(name, list);
         }
         defs.insert(source.name.clone(), out);
@@ -320,14 +322,16 @@ fn core_kind(def: &str, c: &Corrections) -> Option<(String, String, String)> {
 }
 
 /// A list definition such as `PodList`, which the crate has as one generic type.
-fn list_definition(source: &Source, kind: &str, item: &Def, c: &Corrections) -> (String, Def) {
+fn list_definition(source: &Source, kind: &str, item: &Def, c: &Corrections, docs: &Docs) -> (String, Def) {
     let prefix = &source.name[..=source.name.rfind('.').expect("a dotted name")];
     let (name, item_name) = (
         format!("{prefix}{kind}"),
         source.name.rsplit('.').next().unwrap_or_default(),
     );
+    let message = name.trim_start_matches(PREFIX);
+    let documented = |field: &str, otherwise: &str| docs.find(message, field).unwrap_or(otherwise).to_owned();
     let mut def = Def {
-        description: format!("{kind} is a list of {item_name} objects."),
+        description: documented("", &format!("{kind} is a list of {item_name} objects.")),
         ..Def::default()
     };
     if let Some((g, v, _)) = &source.gvk {
@@ -360,13 +364,13 @@ fn list_definition(source: &Source, kind: &str, item: &Def, c: &Corrections) -> 
         "items",
         Ty::List(Box::new(Ty::Struct(source.name.clone()))),
         true,
-        "The objects of the list.",
+        &documented("items", "The objects of the list."),
     );
     add(
         "metadata",
         Ty::Struct(format!("{META}ListMeta")),
         false,
-        "Standard list metadata.",
+        &documented("metadata", "Standard list metadata."),
     );
     (name, def)
 }

@@ -31,7 +31,8 @@ pub struct Wire {
     pub place: Vec<u16>,
 }
 
-fn key(name: &str) -> String {
+/// A name without case and punctuation.
+pub fn key(name: &str) -> String {
     name.chars()
         .filter(char::is_ascii_alphanumeric)
         .collect::<String>()

@@ -6,8 +6,12 @@ use k8s_openapi::Resource;
 use k8s_openapi::api;
 use std::collections::BTreeMap;
 
+fn docs() -> crate::docs::Docs {
+    crate::docs::Docs::read(&crate::source::locate("k8s-pb"))
+}
+
 fn defs() -> BTreeMap<String, Def> {
-    crate::definitions(include_str!("../corrections.txt"))
+    crate::definitions(include_str!("../corrections.txt"), &docs())
 }
 
 /// Compares every definition reachable from `T` with the table: names of properties, and the root's kind.
@@ -87,8 +91,8 @@ fn rows(table: &str) -> Vec<(String, String)> {
 fn a_correction_line_adds_a_field() {
     let corrections = include_str!("../corrections.txt");
     let line = "field api.core.v1.PodSpec.shiny []api.core.v1.Container =201 required -- Shines.\n";
-    let before = crate::definitions(corrections);
-    let after = crate::definitions(&format!("{corrections}{line}"));
+    let before = crate::definitions(corrections, &docs());
+    let after = crate::definitions(&format!("{corrections}{line}"), &docs());
     let (old, new) = (rows(&crate::emit::table(&before)), rows(&crate::emit::table(&after)));
     let added: Vec<_> = new.iter().filter(|r| !old.contains(r)).collect();
     let container = before

@@ -30,7 +30,7 @@ impl From<Comparison> for Change {
 
 impl Change {
     /// Removes the changed fields from an entry of another manager.
-    pub fn remove_from(&self, entry: &mut ManagedEntry) {
+    pub(super) fn remove_from(&self, entry: &mut ManagedEntry) {
         entry.remove_fields(&self.acquired);
         entry.remove_fields(&self.removed);
     }
@@ -46,7 +46,7 @@ pub(super) struct Changes<'a, S> {
 
 impl<'a, S: ApplySchema> Changes<'a, S> {
     /// `here` is the change in the version of the write. Drops the entries whose version is no longer served.
-    pub fn new(
+    pub(super) fn new(
         here: Comparison,
         api_version: &'a str,
         versions: &'a dyn Versions<S>,
@@ -85,12 +85,12 @@ impl<'a, S: ApplySchema> Changes<'a, S> {
     }
 
     /// The change in the version of the write.
-    pub fn here(self) -> Change {
+    pub(super) fn here(self) -> Change {
         self.here
     }
 
     /// The change in the version of `entry`.
-    pub fn of(&self, entry: &ManagedEntry) -> &Change {
+    pub(super) fn of(&self, entry: &ManagedEntry) -> &Change {
         if entry.api_version == self.api_version || self.others.is_empty() {
             return &self.here;
         }

@@ -2,8 +2,8 @@
 //!
 //! Also reads and writes the `fieldsV1` encoding. Ownership rules are in `managed` and `merge`.
 
-pub use super::path::PathElement;
-use crate::interrupt::checkpoint;
+pub use super::path::{MalformedFields, PathElement};
+use crate::interrupt::{checkpoint, pause};
 use crate::value::{Map, Str, Value};
 use std::cmp::Ordering;
 
@@ -132,6 +132,10 @@ impl FieldSet {
         }
         // Walks visit sorted maps, so appending is the common case.
         if self.entries.last().is_none_or(|l| l.element < element) {
+            // Doubles like `Vec`, but starts with one: most of the many small sets have one or two entries.
+            if self.entries.len() == self.entries.capacity() {
+                self.entries.reserve_exact(self.entries.len().max(1));
+            }
             self.entries.push(Entry {
                 element,
                 member,
@@ -367,12 +371,14 @@ impl FieldSet {
     }
 
     fn encode_map(&self, member: bool) -> Map {
-        let mut pairs = Vec::with_capacity(self.entries.len() + 1);
         // Only a member that also has children needs the explicit `.`.
-        if member && !self.entries.is_empty() {
+        let marker = member && !self.entries.is_empty();
+        let mut pairs = Vec::with_capacity(self.entries.len() + usize::from(marker));
+        if marker {
             pairs.push((Str::const_new("."), Value::object()));
         }
         for e in &self.entries {
+            pause();
             pairs.push((e.element.encode(), Value::Object(e.children.encode_map(e.member))));
         }
         Map::from_pairs(pairs)
@@ -381,14 +387,14 @@ impl FieldSet {
     /// Decodes a `fieldsV1` object.
     ///
     /// # Errors
-    /// Describes the malformed key.
-    pub fn decode(v: &Value) -> Result<Self, String> {
+    /// A key is malformed.
+    pub fn decode(v: &Value) -> Result<Self, MalformedFields> {
         Self::decode_level(v).map(|(set, _)| set)
     }
 
-    fn decode_level(v: &Value) -> Result<(Self, bool), String> {
+    fn decode_level(v: &Value) -> Result<(Self, bool), MalformedFields> {
         checkpoint();
-        let map = v.as_object().ok_or("expected an object of fields")?;
+        let map = v.as_object().ok_or(MalformedFields::NoObject)?;
         let mut entries = Vec::with_capacity(map.len());
         // An empty object stands for a member; `.` marks members that have children.
         let mut member = map.is_empty();

@@ -12,7 +12,7 @@
 //! ```
 
 use super::changes::Changes;
-use super::fieldset::{FieldSet, PathElement};
+use super::fieldset::{FieldSet, MalformedFields, PathElement};
 use super::typed::{self, Comparison};
 use super::{ApplySchema, OneShape, Versions};
 use crate::value::{Map, Str, Value};
@@ -96,17 +96,17 @@ impl ManagedEntry {
         self.identity() == other.identity()
     }
 
-    fn decode(v: Value) -> Result<Self, String> {
+    fn decode(v: Value) -> Result<Self, MalformedEntry> {
         let operation = match v.str_at(&["operation"]) {
             "Apply" => Operation::Apply,
             "Update" => Operation::Update,
-            other => return Err(format!("operation is `{other}`, not `Apply` or `Update`")),
+            other => return Err(MalformedEntry::Operation(other.to_owned())),
         };
         if v.str_at(&["apiVersion"]).is_empty() {
-            return Err("apiVersion must be set".to_owned());
+            return Err(MalformedEntry::NoApiVersion);
         }
         if v.str_at(&["fieldsType"]) != "FieldsV1" {
-            return Err("fieldsType must be `FieldsV1`".to_owned());
+            return Err(MalformedEntry::FieldsType);
         }
         let fields = match v.get("fieldsV1") {
             Value::Null => FieldSet::new(),
@@ -163,21 +163,38 @@ impl ManagedEntry {
     }
 }
 
+/// Why an entry of `metadata.managedFields` cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MalformedEntry {
+    /// An operation that does not exist.
+    #[error("operation is `{0}`, not `Apply` or `Update`")]
+    Operation(String),
+    /// The version that the paths belong to is missing.
+    #[error("apiVersion must be set")]
+    NoApiVersion,
+    /// An unknown encoding of the paths.
+    #[error("fieldsType must be `FieldsV1`")]
+    FieldsType,
+    /// The paths.
+    #[error(transparent)]
+    Fields(#[from] MalformedFields),
+}
+
 /// Decodes `metadata.managedFields`.
 ///
 /// # Errors
-/// Describes the problem in the first invalid entry.
-pub fn decode(list: &Value) -> Result<Vec<ManagedEntry>, String> {
+/// The first invalid entry.
+pub fn decode(list: &Value) -> Result<Vec<ManagedEntry>, MalformedEntry> {
     decode_owned(list.clone())
 }
 
 /// Like [`decode`], but reuses the list's memory.
-pub(super) fn decode_owned(list: Value) -> Result<Vec<ManagedEntry>, String> {
+pub(super) fn decode_owned(list: Value) -> Result<Vec<ManagedEntry>, MalformedEntry> {
     let Value::Array(list) = list else {
         return Ok(Vec::new());
     };
     let all = list.into_iter().map(ManagedEntry::decode);
-    let mut all = all.collect::<Result<Vec<ManagedEntry>, String>>()?;
+    let mut all = all.collect::<Result<Vec<ManagedEntry>, MalformedEntry>>()?;
     // Of entries with the same identity the last one wins.
     let again: BTreeSet<usize> = {
         let mut last = BTreeMap::new();

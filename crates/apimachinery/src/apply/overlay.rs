@@ -10,22 +10,29 @@ use crate::interrupt::checkpoint;
 use crate::value::Value;
 use std::fmt::Write as _;
 
+/// Why a configuration cannot be merged; the texts are upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OverlayError {
+    /// The configuration does not conform to the schema.
+    #[error("failed to convert patch object to typed object: {0}")]
+    Nonconforming(String),
+    /// It contains lists or objects that can only be replaced as a whole, at these paths.
+    #[error("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {0}")]
+    Atomic(String),
+}
+
 /// The object with the configuration merged into it. Both are of the kind of the schema.
 ///
 /// # Errors
-/// Upstream's text: the configuration does not conform to the schema, or contains a list or an object that can only be
-/// replaced as a whole.
-pub fn overlay<S: ApplySchema>(schema: S, object: &Value, config: &Value) -> Result<Value, String> {
+/// The configuration does not conform to the schema, or contains a list or an object that can only be replaced as a whole.
+pub fn overlay<S: ApplySchema>(schema: S, object: &Value, config: &Value) -> Result<Value, OverlayError> {
     if let Some(why) = nonconformity(config, schema) {
-        return Err(format!("failed to convert patch object to typed object: {why}"));
+        return Err(OverlayError::Nonconforming(why));
     }
     let mut atomics = Atomics::default();
     atomics.find(config, schema, &mut String::new());
     if !atomics.paths.is_empty() {
-        let paths = atomics.paths.join(", ");
-        return Err(format!(
-            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {paths}"
-        ));
+        return Err(OverlayError::Atomic(atomics.paths.join(", ")));
     }
     Ok(merge(Some(object), Some(config), schema).unwrap_or_default())
 }

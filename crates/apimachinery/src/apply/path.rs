@@ -19,6 +19,26 @@ pub enum PathElement {
     Index(i64),
 }
 
+/// Why a `fieldsV1` object is not a set of fields.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MalformedFields {
+    /// A level that is no object.
+    #[error("expected an object of fields")]
+    NoObject,
+    /// A key without the prefix that says what it is.
+    #[error("missing colon: {0}")]
+    NoColon(String),
+    /// The key fields of a list item are no object.
+    #[error("expected object in key: {0}")]
+    Key(String),
+    /// A position that is no number.
+    #[error("not an index: {0}")]
+    Index(String),
+    /// A value or key fields that are not JSON.
+    #[error(transparent)]
+    Json(#[from] json::Error),
+}
+
 impl PartialEq for PathElement {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
@@ -137,30 +157,34 @@ impl PathElement {
                     json::encode(v, &mut out);
                 }
                 out.push(b'}');
-                Str::from_utf8_lossy(&out)
+                Str::from_utf8(&out).unwrap_or_default()
             }
             Self::Value(v) => {
                 let mut out = b"v:".to_vec();
                 json::encode(v, &mut out);
-                Str::from_utf8_lossy(&out)
+                Str::from_utf8(&out).unwrap_or_default()
             }
             Self::Index(i) => Str::from(format!("i:{i}")),
         }
     }
 
     /// Decodes a key of `fieldsV1`. `Ok(None)` for an unknown kind of element, which is dropped as upstream does.
-    pub(super) fn decode(s: &str) -> Result<Option<Self>, String> {
+    pub(super) fn decode(s: &str) -> Result<Option<Self>, MalformedFields> {
         let Some((class, rest)) = s.split_at_checked(2).filter(|(c, _)| c.ends_with(':')) else {
-            return Err(format!("missing colon: {s}"));
+            return Err(MalformedFields::NoColon(s.to_owned()));
         };
         Ok(Some(match class {
             "f:" => Self::Field(Str::new(rest)),
             "v:" => Self::Value(json::decode(rest.as_bytes())?),
             "k:" => match json::decode(rest.as_bytes())? {
-                Value::Object(m) => Self::Key(m.into_iter().collect()),
-                _ => return Err(format!("expected object in key: {s}")),
+                Value::Object(m) => {
+                    let mut pairs: Vec<_> = m.into_iter().collect();
+                    pairs.shrink_to_fit();
+                    Self::Key(pairs)
+                }
+                _ => return Err(MalformedFields::Key(s.to_owned())),
             },
-            "i:" => Self::Index(rest.parse().map_err(|_| format!("not an index: {s}"))?),
+            "i:" => Self::Index(rest.parse().map_err(|_| MalformedFields::Index(s.to_owned()))?),
             _ => return Ok(None),
         }))
     }

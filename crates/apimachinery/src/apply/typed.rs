@@ -6,7 +6,7 @@
 
 use super::fieldset::{Entry, FieldSet, PathElement};
 use super::{ApplySchema, Member, Shape};
-use crate::interrupt::checkpoint;
+use crate::interrupt::{checkpoint, pause};
 use crate::value::{Map, Str, Value};
 
 /// The fields in which two objects differ.
@@ -69,14 +69,35 @@ pub(super) fn shape_of<S: ApplySchema>(schema: S, v: &Value) -> Shape<S> {
     }
 }
 
+/// Why a list item has no identity; the texts are upstream's.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoIdentity {
+    #[error(
+        "associative list with keys has an element that omits all key fields [{0}] (and doesn't have default values for any key fields)"
+    )]
+    NoKeys(String),
+    #[error("associative list with keys may not have a null element")]
+    KeysOfNull,
+    #[error("associative list with keys may not have non-map elements")]
+    KeysOfScalar,
+    #[error("associative list without keys has an element that's an explicit null")]
+    Null,
+    #[error("associative list without keys has an element that's a map type")]
+    Map,
+    #[error("not supported: associative list with lists as elements")]
+    List,
+}
+
 /// Returns the path element that identifies a list item.
 ///
 /// # Errors
-/// Returns upstream's message if the item cannot be identified.
-pub(super) fn item_element<S: ApplySchema>(list: S, shape: Shape<S>, item: &Value) -> Result<PathElement, String> {
+/// The item cannot be identified.
+pub(super) fn item_element<S: ApplySchema>(list: S, shape: Shape<S>, item: &Value) -> Result<PathElement, NoIdentity> {
+    pause();
     match (shape, item) {
         (Shape::Keyed(of), Value::Object(m)) => {
-            let mut pairs = Vec::new();
+            // Most lists have one key, and a set has an element for each item.
+            let mut pairs = Vec::with_capacity(1);
             let mut i = 0;
             while let Some(key) = list.key(i) {
                 if let Some(v) = m.get(key).cloned().or_else(|| of.key_default(key)) {
@@ -87,19 +108,16 @@ pub(super) fn item_element<S: ApplySchema>(list: S, shape: Shape<S>, item: &Valu
             // Some keys may be missing, but not all.
             if pairs.is_empty() {
                 let keys: Vec<String> = (0..i).filter_map(|i| list.key(i).map(|k| format!("{k:?}"))).collect();
-                return Err(format!(
-                    "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
-                    keys.join(" ")
-                ));
+                return Err(NoIdentity::NoKeys(keys.join(" ")));
             }
             pairs.sort_by(|a, b| a.0.cmp(&b.0));
             Ok(PathElement::Key(pairs))
         }
-        (Shape::Keyed(_), Value::Null) => Err("associative list with keys may not have a null element".to_owned()),
-        (Shape::Keyed(_), _) => Err("associative list with keys may not have non-map elements".to_owned()),
-        (_, Value::Null) => Err("associative list without keys has an element that's an explicit null".to_owned()),
-        (_, Value::Object(_)) => Err("associative list without keys has an element that's a map type".to_owned()),
-        (_, Value::Array(_)) => Err("not supported: associative list with lists as elements".to_owned()),
+        (Shape::Keyed(_), Value::Null) => Err(NoIdentity::KeysOfNull),
+        (Shape::Keyed(_), _) => Err(NoIdentity::KeysOfScalar),
+        (_, Value::Null) => Err(NoIdentity::Null),
+        (_, Value::Object(_)) => Err(NoIdentity::Map),
+        (_, Value::Array(_)) => Err(NoIdentity::List),
         (_, v) => Ok(PathElement::Value(v.clone())),
     }
 }

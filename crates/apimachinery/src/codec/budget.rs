@@ -13,9 +13,12 @@ pub(crate) const ITEM: usize = size_of::<Value>();
 /// Bytes per member of an object.
 pub const PAIR: usize = size_of::<(Str, Value)>();
 
-/// The error for a document whose tree exceeds the limit.
-pub(crate) fn refusal(limit: usize) -> String {
-    format!("the document takes more than {limit} bytes of memory when it is decoded")
+/// The tree of a document exceeds its [`DecodeBudget`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the document takes more than {limit} bytes of memory when it is decoded")]
+pub struct OverBudget {
+    /// The whole budget, in bytes.
+    pub limit: usize,
 }
 
 /// The remaining memory allowance of one document, in bytes.
@@ -51,15 +54,15 @@ impl DecodeBudget {
     /// Charges `bytes` to the budget.
     ///
     /// # Errors
-    /// Returns a message for the client if the budget is exhausted.
-    pub fn take(&mut self, bytes: usize) -> Result<(), String> {
+    /// The budget is exhausted.
+    pub fn take(&mut self, bytes: usize) -> Result<(), OverBudget> {
         self.checkpoint();
         match self.left.checked_sub(bytes) {
             Some(left) => {
                 self.left = left;
                 Ok(())
             }
-            None => Err(refusal(self.limit)),
+            None => Err(OverBudget { limit: self.limit }),
         }
     }
 
@@ -76,7 +79,7 @@ impl DecodeBudget {
     ///
     /// # Errors
     /// The errors of [`take`](Self::take).
-    pub fn push<T>(&mut self, list: &mut Vec<T>, item: T) -> Result<(), String> {
+    pub fn push<T>(&mut self, list: &mut Vec<T>, item: T) -> Result<(), OverBudget> {
         if list.len() == list.capacity() {
             // Doubles like `Vec`, but starts with a capacity of one, because single-item lists are common.
             let more = list.len().max(1);
@@ -91,7 +94,7 @@ impl DecodeBudget {
     ///
     /// # Errors
     /// The errors of [`take`](Self::take).
-    pub fn string(&mut self, length: usize) -> Result<(), String> {
+    pub fn string(&mut self, length: usize) -> Result<(), OverBudget> {
         if length > size_of::<Str>() {
             return self.take(length);
         }
@@ -149,7 +152,7 @@ mod tests {
         for i in 0..8 {
             budget.push(&mut list, Value::Int(i)).unwrap();
         }
-        let why = budget.push(&mut list, Value::Null).unwrap_err();
+        let why = budget.push(&mut list, Value::Null).unwrap_err().to_string();
         assert_eq!(
             why,
             "the document takes more than 256 bytes of memory when it is decoded"

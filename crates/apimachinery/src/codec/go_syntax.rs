@@ -3,7 +3,7 @@
 //! Start at [`explain`]. It runs only after decoding has failed, so it favours exact messages over speed.
 
 /// Returns the first syntax error, or `None` if the text is a single JSON value.
-pub fn explain(bytes: &[u8]) -> Option<String> {
+pub(super) fn explain(bytes: &[u8]) -> Option<String> {
     let mut at = Cursor { bytes, i: 0 };
     match at.value().and_then(|()| at.end()) {
         Ok(()) => None,

@@ -6,6 +6,7 @@
 
 mod fast;
 mod indent;
+pub mod pieces;
 pub mod projection;
 mod sizes;
 
@@ -13,7 +14,7 @@ pub(crate) use indent::DEEPEST_INDENT;
 pub use indent::indent;
 
 use super::strict_errors::StrictErrors;
-use crate::interrupt::checkpoint;
+use crate::interrupt::{checkpoint, pause};
 use crate::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use sizes::Sizes;
@@ -23,6 +24,11 @@ use std::fmt;
 /// Maximum nesting accepted. Go's `sigs.k8s.io/json` allows 10,000. The tree is processed recursively and real
 /// objects nest a few dozen levels, so the limit is chosen to fit every thread's stack (docs/wire/differences.md).
 pub const MAX_DEPTH: usize = 1_000;
+
+/// Why bytes are not a JSON document: Go's message for a syntax error, which clients read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(String);
 
 /// Observations made while decoding.
 #[derive(Debug, Default)]
@@ -36,16 +42,16 @@ pub struct DecodeNotes {
 /// Has no cancellation points: use it for the server's own documents, which may be decoded while a lock is held.
 ///
 /// # Errors
-/// Returns the message for a 400, in Go's words for syntax errors.
-pub fn decode(bytes: &[u8]) -> Result<Value, String> {
+/// The bytes are not one JSON document.
+pub fn decode(bytes: &[u8]) -> Result<Value, Error> {
     decode_as(bytes, Origin::Server).map(|(v, _)| v)
 }
 
 /// Decodes one client document and reports duplicate keys, of which the last wins, as in Go. Has cancellation points.
 ///
 /// # Errors
-/// Returns the message for a 400, in Go's words for syntax errors.
-pub fn decode_with_duplicates(bytes: &[u8]) -> Result<(Value, DecodeNotes), String> {
+/// The bytes are not one JSON document.
+pub fn decode_with_duplicates(bytes: &[u8]) -> Result<(Value, DecodeNotes), Error> {
     decode_as(bytes, Origin::Client)
 }
 
@@ -62,20 +68,21 @@ enum Origin {
 impl Origin {
     #[inline]
     fn checkpoint(self) {
-        if self == Self::Client {
-            checkpoint();
+        match self {
+            Self::Client => checkpoint(),
+            Self::Server => pause(),
         }
     }
 }
 
-fn decode_as(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), String> {
+fn decode_as(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), Error> {
     let fast = std::str::from_utf8(bytes)
         .ok()
         .and_then(|text| fast::decode(text, origin));
     fast.map_or_else(|| decode_slowly(bytes, origin), |v| Ok((v, DecodeNotes::default())))
 }
 
-fn decode_slowly(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), String> {
+fn decode_slowly(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), Error> {
     // Like Go, replace invalid UTF-8 by U+FFFD instead of failing.
     let text = String::from_utf8_lossy(bytes);
     let bytes = text.as_bytes();
@@ -105,8 +112,8 @@ fn decode_slowly(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), S
 }
 
 /// The error with Go's message if it is a syntax error.
-fn words(bytes: &[u8], e: &serde_json::Error) -> String {
-    super::go_syntax::explain(bytes).unwrap_or_else(|| e.to_string())
+fn words(bytes: &[u8], e: &serde_json::Error) -> Error {
+    Error(super::go_syntax::explain(bytes).unwrap_or_else(|| e.to_string()))
 }
 
 struct Cx {
@@ -206,6 +213,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut out = Vec::with_capacity(self.cx.open());
         loop {
+            self.cx.origin.checkpoint();
             let at = At {
                 parent: self.at,
                 step: Step::Index(out.len()),
@@ -224,6 +232,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let mut pairs: Vec<(Str, Value)> = Vec::with_capacity(self.cx.open());
         let mut sorted = true;
         while let Some(key) = map.next_key_seed(KeySeed)? {
+            self.cx.origin.checkpoint();
             if sorted && pairs.last().is_some_and(|(k, _)| *k >= key) {
                 sorted = false;
             }
@@ -285,6 +294,7 @@ pub fn encode(v: &Value, out: &mut Vec<u8>) {
         Value::Array(a) => {
             out.push(b'[');
             for (i, v) in a.iter().enumerate() {
+                pause();
                 if i > 0 {
                     out.push(b',');
                 }
@@ -295,6 +305,7 @@ pub fn encode(v: &Value, out: &mut Vec<u8>) {
         Value::Object(m) => {
             out.push(b'{');
             for (i, (k, v)) in m.iter().enumerate() {
+                pause();
                 if i > 0 {
                     out.push(b',');
                 }
@@ -314,9 +325,11 @@ pub fn to_vec(v: &Value) -> Vec<u8> {
     out
 }
 
-/// Encodes `v` compactly as text.
+/// Encodes `v` compactly as text. The text is often a key that is kept, so it has little spare capacity.
 pub fn to_string(v: &Value) -> String {
-    String::from_utf8(to_vec(v)).unwrap_or_default()
+    let mut out = Vec::with_capacity(32);
+    encode(v, &mut out);
+    String::from_utf8(out).unwrap_or_default()
 }
 
 /// Encodes `v` compactly as text, truncated to about `max` bytes with a note that more follows.
@@ -481,6 +494,35 @@ pub fn encode_str(s: &str, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_flat_lists_give_others_their_turn() {
+        struct Turns(std::rc::Rc<std::cell::Cell<usize>>);
+        impl crate::interrupt::Limit for Turns {
+            fn is_exceeded(&self) -> bool {
+                self.pause();
+                false
+            }
+            fn pause(&self) {
+                self.0.set(self.0.get() + 1);
+            }
+        }
+        /// How often `work` lets others run.
+        fn turns(work: impl FnOnce()) -> usize {
+            let count = std::rc::Rc::default();
+            crate::interrupt::run(std::rc::Rc::new(Turns(std::rc::Rc::clone(&count))), work).unwrap();
+            count.get()
+        }
+        const ITEMS: usize = 100_000;
+        const TURNS: usize = ITEMS / 300;
+        let list = format!("[{}1]", "1,".repeat(ITEMS));
+        let duplicates = format!("{{\"l\":{list},\"l\":{list}}}");
+        let tree = decode(list.as_bytes()).unwrap();
+        // A pass that counts members, and the one that decodes them.
+        assert!(turns(|| drop(decode(list.as_bytes()))) > 2 * TURNS);
+        assert!(turns(|| drop(decode_with_duplicates(duplicates.as_bytes()))) > 6 * TURNS);
+        assert!(turns(|| drop(to_vec(&tree))) > TURNS);
+    }
 
     #[test]
     fn numbers_print_like_go() {

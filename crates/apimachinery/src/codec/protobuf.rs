@@ -4,7 +4,6 @@
 //! converted with a schema table.
 
 use std::borrow::Cow;
-use std::fmt;
 
 /// Media type of a single object.
 pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
@@ -14,20 +13,43 @@ pub const STREAM_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch"
 pub const MAGIC: [u8; 4] = *b"k8s\0";
 
 /// A wire format error; the messages are those of gogo/protobuf's decoders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The bytes end inside a field.
+    #[error("unexpected EOF")]
     UnexpectedEof,
     /// A varint of more than 64 bits.
+    #[error("proto: integer overflow")]
     Overflow,
     /// A length of 2^63 or more.
+    #[error("proto: negative length found during unmarshaling")]
     NegativeLength,
     /// An end-group tag without a start.
+    #[error("proto: unexpected end of group")]
     EndGroup,
     /// A field number of zero, or above 2^31 − 1.
+    #[error("proto: illegal tag 0")]
     IllegalTag,
     /// One of the two undefined wire types.
+    #[error("proto: illegal wireType {0}")]
     IllegalWireType(u8),
+}
+
+/// Why bytes are not an envelope; the messages are upstream's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// No bytes at all.
+    #[error("empty data")]
+    Empty,
+    /// The bytes do not begin with [`MAGIC`].
+    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
+    NoMagic,
+    /// Nothing follows the prefix.
+    #[error("empty body")]
+    NoBody,
+    /// The envelope is malformed.
+    #[error(transparent)]
+    Wire(#[from] WireError),
 }
 
 /// A field's value, as typed by the wire format.
@@ -63,20 +85,18 @@ pub struct Unknown<'a> {
 /// Decodes the envelope. `contentEncoding` and `contentType` are ignored.
 ///
 /// # Errors
-/// Returns upstream's message.
-pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, String> {
+/// The bytes are not an envelope.
+pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, OpenError> {
     if bytes.is_empty() {
-        return Err("empty data".to_owned());
+        return Err(OpenError::Empty);
     }
     let Some(body) = bytes.strip_prefix(&MAGIC) else {
-        return Err(
-            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".to_owned(),
-        );
+        return Err(OpenError::NoMagic);
     };
     if body.is_empty() {
-        return Err("empty body".to_owned());
+        return Err(OpenError::NoBody);
     }
-    unknown(body).map_err(|e| e.to_string())
+    Ok(unknown(body)?)
 }
 
 fn unknown(body: &[u8]) -> Result<Unknown<'_>, WireError> {
@@ -222,23 +242,6 @@ pub fn put_message(out: &mut Vec<u8>, field: u8, message: impl FnOnce(&mut Vec<u
 pub fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
-
-// === impl WireError ===
-
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnexpectedEof => f.write_str("unexpected EOF"),
-            Self::Overflow => f.write_str("proto: integer overflow"),
-            Self::NegativeLength => f.write_str("proto: negative length found during unmarshaling"),
-            Self::EndGroup => f.write_str("proto: unexpected end of group"),
-            Self::IllegalTag => f.write_str("proto: illegal tag 0"),
-            Self::IllegalWireType(t) => write!(f, "proto: illegal wireType {t}"),
-        }
-    }
-}
-
-impl std::error::Error for WireError {}
 
 // === impl Reader ===
 
@@ -413,10 +416,10 @@ mod tests {
             (&*unknown.api_version, &*unknown.kind, unknown.raw),
             ("v1", "Pod", &b"\x0a\x01m"[..])
         );
-        assert_eq!(open(b"").unwrap_err(), "empty data");
-        assert_eq!(open(b"k8s\0").unwrap_err(), "empty body");
-        assert!(open(b"{}").unwrap_err().ends_with("[107 56 115 0]"));
-        assert_eq!(open(b"k8s\0\x12\x05").unwrap_err(), "unexpected EOF");
+        assert_eq!(open(b"").unwrap_err().to_string(), "empty data");
+        assert_eq!(open(b"k8s\0").unwrap_err().to_string(), "empty body");
+        assert!(open(b"{}").unwrap_err().to_string().ends_with("[107 56 115 0]"));
+        assert_eq!(open(b"k8s\0\x12\x05").unwrap_err().to_string(), "unexpected EOF");
     }
 
     proptest! {

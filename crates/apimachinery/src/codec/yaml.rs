@@ -12,7 +12,7 @@ mod resolve;
 pub use emit::{to_string, to_vec};
 pub use places::places;
 
-use super::budget::{DecodeBudget, PAIR, weight};
+use super::budget::{DecodeBudget, OverBudget, PAIR, weight};
 use super::json;
 use super::strict_errors::StrictErrors;
 use crate::value::{Map, Str, Value};
@@ -22,14 +22,61 @@ use std::collections::{HashMap, HashSet};
 
 /// Maximum nesting accepted.
 pub const MAX_DEPTH: usize = 1_000;
-/// Upstream's error for aliases that expand excessively.
-const ALIASING: &str = "yaml: document contains excessive aliasing";
+
+/// Why a text is not a document. Callers prepend upstream's context.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text violates the grammar.
+    #[error("yaml: line {line}: {reason}")]
+    Syntax {
+        /// Counted from one.
+        line: usize,
+        /// The parser's message.
+        reason: String,
+    },
+    /// The text would be split into too many tokens.
+    #[error("yaml: document has {0} indicators, more than {max}", max = MAX_INDICATORS)]
+    Indicators(usize),
+    /// Nested deeper than [`MAX_DEPTH`].
+    #[error("yaml: line {0}: exceeded max depth of {max}", max = MAX_DEPTH)]
+    TooDeep(usize),
+    /// A key that is no scalar.
+    #[error("yaml: line {0}: invalid map key")]
+    MapKey(usize),
+    /// An alias of an anchor that is not there.
+    #[error("yaml: unknown anchor referenced")]
+    UnknownAnchor,
+    /// Aliases expand excessively.
+    #[error("yaml: document contains excessive aliasing")]
+    Aliasing,
+    /// A value of `<<` that cannot be merged.
+    #[error("yaml: map merge requires map or sequence of maps as the value")]
+    Merge,
+    /// A `!!binary` scalar that is not base64.
+    #[error("yaml: line {0}: !!binary value contains invalid base64 data")]
+    Binary(usize),
+    /// A number that JSON does not have.
+    #[error("yaml: line {line}: json: unsupported value: {value}")]
+    NotFinite {
+        /// Counted from one.
+        line: usize,
+        /// The number in Go's form.
+        value: &'static str,
+    },
+    /// The document takes too much memory.
+    #[error(transparent)]
+    OverBudget(#[from] OverBudget),
+}
+
+/// About [`DecodeBudget::MAX`] bytes of tokens. Half a megabyte of dense JSON in a block scalar stays below.
+const MAX_INDICATORS: usize = 128 * 1024;
 
 /// Decodes the first document; an empty text is null.
 ///
 /// # Errors
-/// Returns a message like `yaml: line 3: ...`; callers prepend upstream's context.
-pub fn decode(text: &[u8]) -> Result<Value, String> {
+/// The text is not YAML, or exceeds a limit.
+pub fn decode(text: &[u8]) -> Result<Value, Error> {
     decode_with_duplicates(text).map(|(v, _)| v)
 }
 
@@ -38,7 +85,7 @@ pub fn decode(text: &[u8]) -> Result<Value, String> {
 ///
 /// # Errors
 /// The errors of [`decode`].
-pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), String> {
+pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Error> {
     let text = String::from_utf8_lossy(text);
     // JSON is valid YAML: use the faster decoder. Only floats without a fraction differ, which become integers here.
     if text.trim_start().starts_with('{')
@@ -60,7 +107,10 @@ pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Strin
         budget: DecodeBudget::of_body(text.len()),
     };
     while let Some(event) = parser.next_event() {
-        let (event, span) = event.map_err(|e| format!("yaml: line {}: {}", e.marker().line(), words(e.info())))?;
+        let (event, span) = event.map_err(|e| Error::Syntax {
+            line: e.marker().line(),
+            reason: words(e.info()).to_owned(),
+        })?;
         match event {
             Event::StreamEnd | Event::DocumentEnd => break,
             event => build.event(event, span)?,
@@ -72,9 +122,7 @@ pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Strin
 /// Limits the number of tokens. The parser buffers the tokens of a whole flow collection (`[…]`) until it knows that
 /// it is not a key, before it emits any event: measured at 376 bytes per element of `[0,0,…]`. The indicator
 /// characters bound the number of tokens.
-fn check_tokens(text: &[u8]) -> Result<(), String> {
-    /// About [`DecodeBudget::MAX`] bytes of tokens. Half a megabyte of dense JSON in a block scalar stays below.
-    const MAX: usize = 128 * 1024;
+fn check_tokens(text: &[u8]) -> Result<(), Error> {
     let halves: usize = text
         .iter()
         .map(|b| match b {
@@ -85,8 +133,8 @@ fn check_tokens(text: &[u8]) -> Result<(), String> {
         })
         .sum();
     match halves / 2 {
-        ..=MAX => Ok(()),
-        n => Err(format!("yaml: document has {n} indicators, more than {MAX}")),
+        ..=MAX_INDICATORS => Ok(()),
+        n => Err(Error::Indicators(n)),
     }
 }
 
@@ -169,7 +217,7 @@ impl Pairs {
     const FEW: usize = 16;
 
     /// Adds a member; returns true if its key is already present.
-    fn add(&mut self, key: Str, value: Value, budget: &mut DecodeBudget) -> Result<bool, String> {
+    fn add(&mut self, key: Str, value: Value, budget: &mut DecodeBudget) -> Result<bool, OverBudget> {
         let known = match self.list.len() {
             ..Self::FEW => self.list.iter().any(|(k, _)| *k == key),
             _ => {
@@ -185,7 +233,7 @@ impl Pairs {
     }
 
     /// Adds the members of a merged map. Existing keys are expected here and not reported.
-    fn merge(&mut self, map: Map, budget: &mut DecodeBudget) -> Result<(), String> {
+    fn merge(&mut self, map: Map, budget: &mut DecodeBudget) -> Result<(), OverBudget> {
         for (key, value) in map {
             self.add(key, value, budget)?;
         }
@@ -202,7 +250,7 @@ fn size(v: &Value) -> usize {
 }
 
 impl Builder {
-    fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), String> {
+    fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), Error> {
         let line = span.start.line();
         self.budget.checkpoint();
         self.nodes += 1;
@@ -236,16 +284,16 @@ impl Builder {
                     return Ok(());
                 }
                 self.budget.string(text.len())?;
-                let v = scalar(&text, style, tag.as_deref()).map_err(|e| format!("yaml: line {line}: {e}"))?;
+                let v = scalar(&text, style, tag.as_deref(), line)?;
                 self.value(v, anchor, line)
             }
             Event::Alias(id) => {
-                let anchored = self.anchors.get(&id).ok_or("yaml: unknown anchor referenced")?;
+                let anchored = self.anchors.get(&id).ok_or(Error::UnknownAnchor)?;
                 self.nodes += anchored.nodes;
                 self.aliased += anchored.nodes;
                 // Upstream only counts nodes, so a hundred thousand aliases of one long string would pass; here the
                 // bytes count, too.
-                self.budget.take(anchored.bytes).map_err(|_| ALIASING)?;
+                self.budget.take(anchored.bytes).map_err(|_| Error::Aliasing)?;
                 let v = anchored.value.clone();
                 self.check_aliases()?;
                 self.value(v, 0, line)
@@ -255,7 +303,7 @@ impl Builder {
     }
 
     /// Upstream's alias limit: 99% of the nodes of a small document may come from aliases, but only 10% of a huge one.
-    fn check_aliases(&self) -> Result<(), String> {
+    fn check_aliases(&self) -> Result<(), Error> {
         const LOW: f64 = 400_000.0;
         const HIGH: f64 = 4_000_000.0;
         if self.aliased <= 100 || self.nodes <= 1000 {
@@ -264,26 +312,26 @@ impl Builder {
         let n = self.nodes as f64;
         let allowed = 0.99 - 0.89 * ((n - LOW) / (HIGH - LOW)).clamp(0.0, 1.0);
         if self.aliased as f64 / n > allowed {
-            return Err(ALIASING.to_owned());
+            return Err(Error::Aliasing);
         }
         Ok(())
     }
 
-    fn open(&mut self, frame: Frame, line: usize) -> Result<(), String> {
+    fn open(&mut self, frame: Frame, line: usize) -> Result<(), Error> {
         if let Some(Frame::Map { key: None, .. }) = self.stack.last() {
-            return Err(format!("yaml: line {line}: invalid map key"));
+            return Err(Error::MapKey(line));
         }
         if self.stack.len() >= MAX_DEPTH {
-            return Err(format!("yaml: line {line}: exceeded max depth of {MAX_DEPTH}"));
+            return Err(Error::TooDeep(line));
         }
         self.stack.push(frame);
         Ok(())
     }
 
-    fn value(&mut self, v: Value, anchor: usize, line: usize) -> Result<(), String> {
+    fn value(&mut self, v: Value, anchor: usize, line: usize) -> Result<(), Error> {
         if anchor != 0 {
             let (nodes, bytes) = (size(&v), weight(&v));
-            self.budget.take(ANCHOR + bytes).map_err(|_| ALIASING)?;
+            self.budget.take(ANCHOR + bytes).map_err(|_| Error::Aliasing)?;
             let value = v.clone();
             self.anchors.insert(anchor, Anchored { value, nodes, bytes });
         }
@@ -291,11 +339,7 @@ impl Builder {
             None => self.root = Some(v),
             Some(Frame::List { items, .. }) => self.budget.push(items, v)?,
             Some(Frame::Map { pairs, key, .. }) => match key.take() {
-                None => {
-                    *key = Some(Key::Name(
-                        key_text(v).ok_or_else(|| format!("yaml: line {line}: invalid map key"))?,
-                    ))
-                }
+                None => *key = Some(Key::Name(key_text(v).ok_or(Error::MapKey(line))?)),
                 Some(Key::Merge) => merge(pairs, v, &mut self.budget)?,
                 Some(Key::Name(k)) => {
                     let key = k.clone();
@@ -310,8 +354,7 @@ impl Builder {
     }
 }
 
-fn merge(pairs: &mut Pairs, v: Value, budget: &mut DecodeBudget) -> Result<(), String> {
-    const WRONG: &str = "yaml: map merge requires map or sequence of maps as the value";
+fn merge(pairs: &mut Pairs, v: Value, budget: &mut DecodeBudget) -> Result<(), Error> {
     match v {
         Value::Object(m) => pairs.merge(m, budget)?,
         Value::Array(a) => {
@@ -319,11 +362,11 @@ fn merge(pairs: &mut Pairs, v: Value, budget: &mut DecodeBudget) -> Result<(), S
             for v in a.into_iter().rev() {
                 match v {
                     Value::Object(m) => pairs.merge(m, budget)?,
-                    _ => return Err(WRONG.to_owned()),
+                    _ => return Err(Error::Merge),
                 }
             }
         }
-        _ => return Err(WRONG.to_owned()),
+        _ => return Err(Error::Merge),
     }
     Ok(())
 }
@@ -338,7 +381,7 @@ fn key_text(v: Value) -> Option<Str> {
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Result<Value, Error> {
     let core = tag.filter(|t| t.is_yaml_core_schema()).map(|t| t.suffix.as_str());
     match core {
         Some("str") => return Ok(Value::from(text)),
@@ -347,7 +390,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, St
             let clean: String = text.chars().filter(|c| !c.is_whitespace()).collect();
             let bytes = base64::engine::general_purpose::STANDARD
                 .decode(clean)
-                .map_err(|_| "!!binary value contains invalid base64 data".to_owned())?;
+                .map_err(|_| Error::Binary(line))?;
             return Ok(Value::String(Str::from_utf8_lossy(&bytes)));
         }
         Some("float") => {
@@ -367,16 +410,12 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, St
         Plain::Int(i) => Value::Int(i),
         Plain::Float(f) if f.is_finite() => number(f),
         Plain::Float(f) => {
-            return Err(format!(
-                "json: unsupported value: {}",
-                if f.is_nan() {
-                    "NaN"
-                } else if f > 0.0 {
-                    "+Inf"
-                } else {
-                    "-Inf"
-                }
-            ));
+            let value = match f {
+                f if f.is_nan() => "NaN",
+                f if f > 0.0 => "+Inf",
+                _ => "-Inf",
+            };
+            return Err(Error::NotFinite { line, value });
         }
         Plain::String => Value::from(text),
     })

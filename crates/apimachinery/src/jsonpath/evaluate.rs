@@ -207,7 +207,7 @@ impl Walk {
                 match compare(left, operator, right) {
                     Ok(true) => found.push(item),
                     Ok(false) => {}
-                    Err(why) => return Err(failure(why, !found.is_empty())),
+                    Err(why) => return Err(failure(why.to_string(), !found.is_empty())),
                 }
             }
         }
@@ -242,16 +242,25 @@ fn type_of(value: Found<'_>) -> &'static str {
     }
 }
 
+/// Why two values cannot be compared; the texts are those of `text/template`.
+#[derive(Debug, thiserror::Error)]
+enum NotComparable {
+    #[error("unrecognized filter operator {0}")]
+    Operator(String),
+    #[error("invalid type for comparison")]
+    Type,
+    #[error("incompatible types for comparison")]
+    Pair,
+}
+
 /// Compares as `text/template` does: only values of one kind, and only numbers and strings have an order.
-fn compare(left: Found<'_>, operator: &str, right: Found<'_>) -> Result<bool, String> {
-    const BAD_TYPE: &str = "invalid type for comparison";
-    const BAD_PAIR: &str = "incompatible types for comparison";
+fn compare(left: Found<'_>, operator: &str, right: Found<'_>) -> Result<bool, NotComparable> {
     if !matches!(operator, "<" | ">" | "==" | "!=" | "<=" | ">=") {
-        return Err(format!("unrecognized filter operator {operator}"));
+        return Err(NotComparable::Operator(operator.to_owned()));
     }
     let basic = |v: Found<'_>| !matches!(v.value(), Some(Value::Null | Value::Array(_) | Value::Object(_)));
     if !basic(left) || !basic(right) {
-        return Err(BAD_TYPE.to_owned());
+        return Err(NotComparable::Type);
     }
     let integer = |v: Found<'_>| match v {
         Found::Byte(b) => Some(i64::from(b)),
@@ -263,9 +272,9 @@ fn compare(left: Found<'_>, operator: &str, right: Found<'_>) -> Result<bool, St
         (_, _, Some(Value::String(l)), Some(Value::String(r))) => l.cmp(r),
         (_, _, Some(Value::Bool(l)), Some(Value::Bool(r))) => match operator {
             "==" | "!=" => l.cmp(r),
-            _ => return Err(BAD_TYPE.to_owned()),
+            _ => return Err(NotComparable::Type),
         },
-        _ => return Err(BAD_PAIR.to_owned()),
+        _ => return Err(NotComparable::Pair),
     };
     Ok(match operator {
         "==" => order == Ordering::Equal,

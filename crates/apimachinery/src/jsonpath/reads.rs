@@ -16,12 +16,15 @@ impl JsonPath {
     }
 }
 
+/// Fields below which a path reads whole values: masks are walked by recursion, from the root for each filter.
+const MAX_DEPTH: usize = 16;
+
 /// Adds what `steps` read below the fields `at`. Lists are transparent to masks.
 fn add(steps: &[Step], at: &mut Vec<Str>, mask: &mut Mask) {
     let depth = at.len();
     for (i, step) in steps.iter().enumerate() {
         match step {
-            Step::Field(name) if is_encoded_plainly(name) => at.push(name.clone()),
+            Step::Field(name) if is_encoded_plainly(name) && at.len() < MAX_DEPTH => at.push(name.clone()),
             Step::Slice(_) => {}
             Step::Filter(filter) => {
                 add(&filter.left, at, mask);

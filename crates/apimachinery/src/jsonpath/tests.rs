@@ -171,6 +171,7 @@ fn masks_hold_what_a_path_reads() {
         (".spec..x", Mask::of(&["spec"])),
         (".spec.a\\\"b", Mask::of(&["spec"])),
         ("..x", Mask::Whole),
+        (&".a".repeat(100_000), Mask::of(&["a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a"])),
     ] {
         assert_eq!(mask(path), want, "{path}");
     }

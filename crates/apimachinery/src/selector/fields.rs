@@ -6,6 +6,25 @@
 use crate::value::Str;
 use std::fmt;
 
+/// Why a text is not a field selector; worded as upstream words it for clients.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A term without an operator.
+    #[error("invalid selector: '{selector}'; can't understand '{term}'")]
+    Term {
+        /// The whole text.
+        selector: String,
+        /// The term.
+        term: String,
+    },
+    /// A backslash before something that needs no escape, or at the end.
+    #[error("invalid field selector: invalid escape sequence: \\{0}")]
+    Escape(String),
+    /// A comma or an equals sign in a value, as a code point.
+    #[error("invalid field selector: unescaped character in value: {0}")]
+    Unescaped(u32),
+}
+
 /// A comparison of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
@@ -43,15 +62,18 @@ impl FieldSelector {
     /// Parses a selector; the empty text selects everything.
     ///
     /// # Errors
-    /// Returns upstream's message for a 400.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// The text is not a selector.
+    pub fn parse(text: &str) -> Result<Self, Error> {
         let mut terms = Vec::new();
         for part in split(text) {
             if part.is_empty() {
                 continue;
             }
             let Some((field, equal, value)) = operator(part) else {
-                return Err(format!("invalid selector: '{text}'; can't understand '{part}'"));
+                return Err(Error::Term {
+                    selector: text.to_owned(),
+                    term: part.to_owned(),
+                });
             };
             terms.push(Term {
                 field: Str::new(field),
@@ -132,7 +154,7 @@ fn operator(term: &str) -> Option<(&str, bool, &str)> {
         .map(|v| (field, true, v))
 }
 
-fn unescape(value: &str) -> Result<Str, String> {
+fn unescape(value: &str) -> Result<Str, Error> {
     let mut out = Str::default();
     let mut chars = value.chars();
     while let Some(c) = chars.next() {
@@ -140,15 +162,11 @@ fn unescape(value: &str) -> Result<Str, String> {
             '\\' => match chars.next() {
                 Some(c @ ('\\' | ',' | '=')) => out.push(c),
                 other => {
-                    let sequence: String = other.into_iter().collect();
-                    return Err(format!("invalid field selector: invalid escape sequence: \\{sequence}"));
+                    return Err(Error::Escape(other.into_iter().collect()));
                 }
             },
             ',' | '=' => {
-                return Err(format!(
-                    "invalid field selector: unescaped character in value: {}",
-                    u32::from(c)
-                ));
+                return Err(Error::Unescaped(c.into()));
             }
             c => out.push(c),
         }
@@ -201,7 +219,7 @@ mod tests {
             (r"a=b\", r"invalid field selector: invalid escape sequence: \"),
             ("a=b=c", "invalid field selector: unescaped character in value: 61"),
         ] {
-            assert_eq!(FieldSelector::parse(text).unwrap_err(), want, "{text}");
+            assert_eq!(FieldSelector::parse(text).unwrap_err().to_string(), want, "{text}");
         }
     }
 

@@ -47,14 +47,48 @@ pub struct LabelSelector {
     nothing: bool,
 }
 
+/// Why a selector is invalid; worded as upstream words it for clients.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A token that the grammar does not allow in its place.
+    #[error("found '{found}', expected: {expected}")]
+    Unexpected {
+        /// The token's text.
+        found: String,
+        /// The tokens that may stand in its place.
+        expected: &'static str,
+    },
+    /// Something else than a parenthesis after `in` or `notin`.
+    #[error("found '{0}' expected: '('")]
+    NoParenthesis(String),
+    /// One of the requirements of a text.
+    #[error("unable to parse requirement: {0}")]
+    Unparsable(#[source] Box<Error>),
+    /// An operator of an expression that selectors do not have.
+    #[error("{0:?} is not a valid label selector operator")]
+    Operator(String),
+    /// The key or a value is invalid, or the number of values is wrong: the field errors, joined.
+    #[error("{0}")]
+    Requirement(String),
+}
+
+impl Error {
+    fn unexpected(found: &str, expected: &'static str) -> Self {
+        Self::Unexpected {
+            found: found.to_owned(),
+            expected,
+        }
+    }
+}
+
 // === impl Requirement ===
 
 impl Requirement {
     /// Validates and builds a requirement.
     ///
     /// # Errors
-    /// Returns upstream's message for an invalid key, an invalid value or the wrong number of values.
-    pub fn try_new(key: &str, operator: Operator, mut values: Vec<Str>) -> Result<Self, String> {
+    /// The key or a value is invalid, or the number of values is wrong.
+    pub fn try_new(key: &str, operator: Operator, mut values: Vec<Str>) -> Result<Self, Error> {
         values.sort_unstable();
         values.dedup();
         let mut errors = ErrorList::new();
@@ -97,7 +131,7 @@ impl Requirement {
                 values: values.into_boxed_slice(),
             })
         } else {
-            Err(aggregate(&errors))
+            Err(Error::Requirement(aggregate(&errors)))
         }
     }
 
@@ -195,16 +229,16 @@ impl LabelSelector {
     /// Parses a selector; the empty text selects everything.
     ///
     /// # Errors
-    /// Returns upstream's message for a 400.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// The text is not a selector.
+    pub fn parse(text: &str) -> Result<Self, Error> {
         Parser { rest: text }.selector().map(Self::of)
     }
 
     /// Converts a `metav1.LabelSelector` object: null selects nothing, an empty object everything.
     ///
     /// # Errors
-    /// Returns a message for an invalid operator, key or value.
-    pub fn from_object(selector: &Value) -> Result<Self, String> {
+    /// An operator, key or value is invalid.
+    pub fn from_object(selector: &Value) -> Result<Self, Error> {
         let Some(map) = selector.as_object() else {
             return Ok(Self::nothing());
         };
@@ -221,7 +255,7 @@ impl LabelSelector {
                 "NotIn" => Operator::NotIn,
                 "Exists" => Operator::Exists,
                 "DoesNotExist" => Operator::DoesNotExist,
-                other => return Err(format!("{other:?} is not a valid label selector operator")),
+                other => return Err(Error::Operator(other.to_owned())),
             };
             let values = e
                 .get("values")
@@ -349,44 +383,41 @@ impl<'a> Parser<'a> {
         (token, text)
     }
 
-    fn selector(&mut self) -> Result<Vec<Requirement>, String> {
+    fn selector(&mut self) -> Result<Vec<Requirement>, Error> {
         let mut out = Vec::new();
         loop {
             match self.peek() {
                 (Token::Word | Token::Not, ..) => {}
                 (Token::End, ..) => return Ok(out),
-                (_, text, _) => return Err(format!("found '{text}', expected: !, identifier, or 'end of string'")),
+                (_, text, _) => return Err(Error::unexpected(text, "!, identifier, or 'end of string'")),
             }
-            out.push(
-                self.requirement()
-                    .map_err(|e| format!("unable to parse requirement: {e}"))?,
-            );
+            out.push(self.requirement().map_err(|e| Error::Unparsable(Box::new(e)))?);
             match self.next() {
                 (Token::End, _) => return Ok(out),
                 (Token::Comma, _) => {
                     let (token, text, _) = self.peek();
                     if !matches!(token, Token::Word | Token::Not) {
-                        return Err(format!("found '{text}', expected: identifier after ','"));
+                        return Err(Error::unexpected(text, "identifier after ','"));
                     }
                 }
-                (_, text) => return Err(format!("found '{text}', expected: ',' or 'end of string'")),
+                (_, text) => return Err(Error::unexpected(text, "',' or 'end of string'")),
             }
         }
     }
 
-    fn requirement(&mut self) -> Result<Requirement, String> {
+    fn requirement(&mut self) -> Result<Requirement, Error> {
         let (mut token, mut key) = self.next();
         let negated = token == Token::Not;
         if negated {
             (token, key) = self.next();
         }
         if token != Token::Word {
-            return Err(format!("found '{key}', expected: identifier"));
+            return Err(Error::unexpected(key, "identifier"));
         }
         let mut errors = ErrorList::new();
         check_key(key, &mut errors);
         if !errors.is_empty() {
-            return Err(aggregate(&errors));
+            return Err(Error::Requirement(aggregate(&errors)));
         }
         if negated {
             return Requirement::try_new(key, Operator::DoesNotExist, Vec::new());
@@ -398,7 +429,7 @@ impl<'a> Parser<'a> {
             (Token::Op(o), _) => o,
             (Token::Word, "in") => Operator::In,
             (Token::Word, "notin") => Operator::NotIn,
-            (_, text) => return Err(format!("found '{text}', expected: in, notin, =, ==, !=, gt, lt")),
+            (_, text) => return Err(Error::unexpected(text, "in, notin, =, ==, !=, gt, lt")),
         };
         let values = match operator {
             Operator::In | Operator::NotIn => self.values()?,
@@ -407,21 +438,21 @@ impl<'a> Parser<'a> {
         Requirement::try_new(key, operator, values)
     }
 
-    fn exact(&mut self) -> Result<Str, String> {
+    fn exact(&mut self) -> Result<Str, Error> {
         if matches!(self.peek().0, Token::End | Token::Comma) {
             return Ok(Str::default());
         }
         match self.next() {
             (Token::Word, text) => Ok(Str::new(text)),
-            (_, text) => Err(format!("found '{text}', expected: identifier")),
+            (_, text) => Err(Error::unexpected(text, "identifier")),
         }
     }
 
     /// Parses `(a,b)`; nothing between commas is the empty value.
-    fn values(&mut self) -> Result<Vec<Str>, String> {
+    fn values(&mut self) -> Result<Vec<Str>, Error> {
         match self.next() {
             (Token::Open, _) => {}
-            (_, text) => return Err(format!("found '{text}' expected: '('")),
+            (_, text) => return Err(Error::NoParenthesis(text.to_owned())),
         }
         match self.peek() {
             (Token::Word | Token::Comma, ..) => {}
@@ -429,7 +460,7 @@ impl<'a> Parser<'a> {
                 self.rest = rest;
                 return Ok(vec![Str::default()]);
             }
-            (_, text, _) => return Err(format!("found '{text}', expected: ',', ')' or identifier")),
+            (_, text, _) => return Err(Error::unexpected(text, "',', ')' or identifier")),
         }
         let mut out = Vec::new();
         loop {
@@ -442,7 +473,7 @@ impl<'a> Parser<'a> {
                             self.rest = rest;
                             return Ok(out);
                         }
-                        (_, text, _) => return Err(format!("found '{text}', expected: ',' or ')'")),
+                        (_, text, _) => return Err(Error::unexpected(text, "',' or ')'")),
                     }
                 }
                 (Token::Comma, _) => {
@@ -463,7 +494,7 @@ impl<'a> Parser<'a> {
                         _ => {}
                     }
                 }
-                (_, text) => return Err(format!("found '{text}', expected: ',', or identifier")),
+                (_, text) => return Err(Error::unexpected(text, "',', or identifier")),
             }
         }
     }

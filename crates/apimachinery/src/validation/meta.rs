@@ -5,6 +5,7 @@
 use super::{NameFn, label_value, name_is_dns_label, name_is_path_segment, qualified_name};
 use crate::field::{ErrorList, FieldError, FieldPath, quote, show};
 use crate::gvk::GroupVersion;
+use crate::interrupt::checkpoint;
 use crate::value::{Map, Value};
 use std::cell::LazyCell;
 use std::collections::HashSet;
@@ -195,6 +196,7 @@ pub(crate) fn validate_owner_references(refs: &Value, path: &FieldPath, out: &mu
     // Formatted at most once: every additional controller repeats the whole list in its error.
     let all = LazyCell::new(|| refs.items().iter().map(show_reference).collect::<Vec<_>>().join(","));
     for r in refs.items() {
+        checkpoint();
         let api_version = r.str_at(&["apiVersion"]);
         let gv = GroupVersion::parse(api_version).unwrap_or_default();
         if gv.version.is_empty() {
@@ -247,6 +249,7 @@ pub(crate) fn validate_finalizers(finalizers: &Value, path: &FieldPath, out: &mu
 
 fn validate_standard_finalizers(meta: &Value, path: &FieldPath, out: &mut ErrorList) {
     for (i, f) in meta.get("finalizers").items().iter().enumerate() {
+        checkpoint();
         let f = f.as_str().unwrap_or("");
         if !f.contains('/') && !matches!(f, "kubernetes" | "orphan" | "foregroundDeletion") {
             let why = "name is neither a standard finalizer name nor is it fully qualified";

@@ -18,14 +18,14 @@ pub(super) struct Entries {
 }
 
 impl Size {
-    pub const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
+    pub(super) const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
 
-    pub fn exactly(size: u64) -> Self {
+    pub(super) fn exactly(size: u64) -> Self {
         Self { min: size, max: size }
     }
 
     /// What the sizes of the elements are joined into.
-    pub fn none(empty: bool) -> Self {
+    pub(super) fn none(empty: bool) -> Self {
         Self {
             min: if empty { 0 } else { u64::MAX },
             max: 0,
@@ -33,7 +33,7 @@ impl Size {
     }
 
     /// The size of values of the type, if all have one.
-    pub fn of_type(ty: &Type) -> Option<Self> {
+    pub(super) fn of_type(ty: &Type) -> Option<Self> {
         match ty {
             Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Type(_) | Type::Uint => {
                 Some(Self::exactly(1))
@@ -43,21 +43,21 @@ impl Size {
         }
     }
 
-    pub fn plus(self, other: Self) -> Self {
+    pub(super) fn plus(self, other: Self) -> Self {
         Self {
             min: self.min.saturating_add(other.min),
             max: self.max.saturating_add(other.max),
         }
     }
 
-    pub fn times(self, other: Self) -> Self {
+    pub(super) fn times(self, other: Self) -> Self {
         Self {
             min: self.min.saturating_mul(other.min),
             max: self.max.saturating_mul(other.max),
         }
     }
 
-    pub fn union(self, other: Self) -> Self {
+    pub(super) fn union(self, other: Self) -> Self {
         Self {
             min: self.min.min(other.min),
             max: self.max.max(other.max),
@@ -66,7 +66,7 @@ impl Size {
 }
 
 impl Entries {
-    pub fn union(&self, other: &Self) -> Self {
+    pub(super) fn union(&self, other: &Self) -> Self {
         Self {
             list: self.list,
             key: self.key.union(other.key),

@@ -17,7 +17,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-pub(super) fn bytes(s: &mut Str) -> Result<(), DecodeError> {
+/// Decodes base64 as Go's `encoding/json` does for `[]byte`: line breaks are skipped.
+///
+/// # Errors
+/// Go's text.
+pub fn base64(text: &str) -> Result<Vec<u8>, DecodeError> {
     let illegal = |at: usize| DecodeError(format!("illegal base64 data at input byte {at}"));
     let decode = |text: &str| {
         BASE64.decode(text).map_err(|e| match e {
@@ -25,13 +29,14 @@ pub(super) fn bytes(s: &mut Str) -> Result<(), DecodeError> {
             base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => illegal(text.len() / 4 * 4),
         })
     };
-    // Go's decoder skips line breaks.
-    let decoded = if s.contains(['\r', '\n']) {
-        decode(&s.replace(['\r', '\n'], ""))
-    } else {
-        decode(s)
-    }?;
-    let again = BASE64.encode(decoded);
+    match text.contains(['\r', '\n']) {
+        true => decode(&text.replace(['\r', '\n'], "")),
+        false => decode(text),
+    }
+}
+
+pub(super) fn bytes(s: &mut Str) -> Result<(), DecodeError> {
+    let again = BASE64.encode(base64(s)?);
     if *s != again {
         *s = again.into();
     }
@@ -39,7 +44,7 @@ pub(super) fn bytes(s: &mut Str) -> Result<(), DecodeError> {
 }
 
 pub(super) fn time(s: &mut Str) -> Result<(), DecodeError> {
-    let t = time::parse(s).map_err(DecodeError)?;
+    let t = time::parse(s).map_err(|e| DecodeError(e.to_string()))?;
     // `YYYY-MM-DDTHH:MM:SSZ` is already canonical.
     if !(s.len() == 20 && s.ends_with('Z')) {
         *s = time::format(t).into();
@@ -48,7 +53,7 @@ pub(super) fn time(s: &mut Str) -> Result<(), DecodeError> {
 }
 
 pub(super) fn micro_time(s: &mut Str) -> Result<(), DecodeError> {
-    let t = time::parse_micro(s).map_err(DecodeError)?;
+    let t = time::parse_micro(s).map_err(|e| DecodeError(e.to_string()))?;
     if !s.ends_with('Z') {
         *s = time::format_micro(t).into();
     }

@@ -49,13 +49,6 @@ fn struct_at(def: &'static TypeDef, raw: &[u8], (depth, budget): Cx<'_>) -> Resu
     Ok(parts.into_object(def))
 }
 
-/// For [`DecodeBudget`], whose errors are plain texts.
-impl From<String> for DecodeError {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
 impl From<WireError> for DecodeError {
     fn from(e: WireError) -> Self {
         Self(e.to_string())
@@ -274,7 +267,7 @@ fn value(ty: Ty, f: &Field, payload: Payload<'_>, (depth, budget): Cx<'_>) -> Re
         (Ty::Any(_), Payload::Bytes(raw)) => match last_bytes(raw, 1)? {
             None | Some([]) => Value::Null,
             Some(raw) => {
-                let v = json::decode(raw).map_err(DecodeError)?;
+                let v = json::decode(raw).map_err(|e| DecodeError(e.to_string()))?;
                 budget.take(weight(&v))?;
                 v
             }

@@ -106,7 +106,7 @@ fn value(ty: Ty, tag: u8, v: &Value, out: &mut Vec<u8>) {
     }
 }
 
-fn timestamp(t: Result<::time::OffsetDateTime, String>, out: &mut Vec<u8>) {
+fn timestamp(t: Result<::time::OffsetDateTime, time::Error>, out: &mut Vec<u8>) {
     if let Ok(t) = t {
         put_number(out, 1, t.unix_timestamp() as u64);
         put_number(out, 2, u64::from(t.microsecond()) * 1000);

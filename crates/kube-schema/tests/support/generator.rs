@@ -9,10 +9,10 @@ use torana_kube_schema::{Emit, Field, FreeForm, SchemaOr, Ty, TypeDef, by_name};
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
 /// A predicate for fields to leave out.
-pub type Exclude = fn(&TypeDef, &Field) -> bool;
+pub(crate) type Exclude = fn(&TypeDef, &Field) -> bool;
 
 /// The generator. Choices are taken from bits of the seed, so a seed reproduces its object.
-pub struct Generator {
+pub(crate) struct Generator {
     seed: u64,
     full: bool,
     without: Exclude,
@@ -26,7 +26,7 @@ pub struct Generator {
 
 impl Generator {
     /// Fills every field except those that `without` selects.
-    pub fn full(seed: u64, without: Exclude) -> Self {
+    pub(crate) fn full(seed: u64, without: Exclude) -> Self {
         Self {
             seed,
             full: true,
@@ -38,7 +38,7 @@ impl Generator {
     }
 
     /// Fills a random subset of the fields, sometimes with an empty value where that differs from absence.
-    pub fn some(seed: u64, without: Exclude) -> Self {
+    pub(crate) fn some(seed: u64, without: Exclude) -> Self {
         Self {
             full: false,
             ..Self::full(seed, without)
@@ -48,14 +48,14 @@ impl Generator {
     /// Always fills required times and quantities. Go writes null if they are not set, which other decoders refuse or
     /// read as an empty string.
     #[allow(dead_code, reason = "not used by every test that includes the generator")]
-    pub fn strict(mut self) -> Self {
+    pub(crate) fn strict(mut self) -> Self {
         self.strict = true;
         self
     }
 
     /// Puts one item into every list, so that no list contains duplicate keys.
     #[allow(dead_code, reason = "not used by every test that includes the generator")]
-    pub fn single_item_lists(mut self) -> Self {
+    pub(crate) fn single_item_lists(mut self) -> Self {
         self.single_item_lists = true;
         self
     }
@@ -88,7 +88,7 @@ impl Generator {
     }
 
     /// An object of this definition.
-    pub fn object(&mut self, def: &'static TypeDef) -> Value {
+    pub(crate) fn object(&mut self, def: &'static TypeDef) -> Value {
         let mut out = Map::new();
         self.stack.push(def.name);
         for f in def.fields {

@@ -10,7 +10,7 @@ use super::policy::{Level, LevelVersion};
 
 /// A failed check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub(crate) struct Violation {
     /// The forbidden reason, such as `hostPort`.
     pub reason: &'static str,
     /// Which containers or fields are at fault.
@@ -101,7 +101,7 @@ const CHECKS: &[Check] = &[
 ];
 
 /// The checks that the pod fails at this level and version.
-pub fn violations(policy: LevelVersion, pod: Pod<'_>) -> Vec<Violation> {
+pub(crate) fn violations(policy: LevelVersion, pod: Pod<'_>) -> Vec<Violation> {
     if policy.level == Level::Privileged {
         return Vec::new();
     }
@@ -114,7 +114,7 @@ pub fn violations(policy: LevelVersion, pod: Pod<'_>) -> Vec<Violation> {
 }
 
 /// Formats as `reason (detail), reason (detail)`.
-pub fn details(violations: &[Violation]) -> String {
+pub(crate) fn details(violations: &[Violation]) -> String {
     let each = violations.iter().map(|v| match v.detail.is_empty() {
         true => v.reason.to_owned(),
         false => format!("{} ({})", v.reason, v.detail),
@@ -123,7 +123,7 @@ pub fn details(violations: &[Violation]) -> String {
 }
 
 /// Formats as `reason, reason`.
-pub fn reasons(violations: &[Violation]) -> String {
+pub(crate) fn reasons(violations: &[Violation]) -> String {
     let each: Vec<&str> = violations.iter().map(|v| v.reason).collect();
     each.join(", ")
 }

@@ -7,7 +7,7 @@ use crate::apimachinery::value::Value;
 
 /// The PodSecurity plugin's configuration.
 #[derive(Clone, Debug)]
-pub struct PodSecurityConfig {
+pub(crate) struct PodSecurityConfig {
     /// The policy where a namespace has no labels.
     pub defaults: Policy,
     /// Users whose pods are exempt.
@@ -76,7 +76,7 @@ impl PodSecurityConfig {
     ///
     /// # Errors
     /// All errors, with upstream's messages.
-    pub fn parse(configuration: &Value) -> Result<Self, String> {
+    pub(crate) fn parse(configuration: &Value) -> Result<Self, String> {
         let mut errors = ErrorList::new();
         let defaults = configuration.get("defaults");
         let enforce = mode(defaults, "enforce", &mut errors);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 /// Metadata and spec of a pod or pod template.
 #[derive(Clone, Copy)]
-pub struct Pod<'a> {
+pub(crate) struct Pod<'a> {
     /// `metadata`, or null.
     pub metadata: &'a Value,
     /// `spec`
@@ -14,7 +14,7 @@ pub struct Pod<'a> {
 
 impl<'a> Pod<'a> {
     /// The view of a pod or template object.
-    pub fn of(object: &'a Value) -> Self {
+    pub(crate) fn of(object: &'a Value) -> Self {
         Self {
             metadata: object.get("metadata"),
             spec: object.get("spec"),

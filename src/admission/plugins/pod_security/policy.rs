@@ -5,7 +5,7 @@ use std::fmt;
 
 /// A level of the Pod Security Standards, ordered by strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub(crate) enum Level {
     /// Unrestricted.
     Privileged,
     /// Prevents known privilege escalations.
@@ -16,7 +16,7 @@ pub enum Level {
 
 /// The version of a level: `v1.N` or `latest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub(crate) enum Version {
     /// `v1.N`
     Minor(u32),
     /// `latest`
@@ -25,8 +25,7 @@ pub enum Version {
 
 /// A level at a version; displayed as `baseline:v1.30`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LevelVersion {
-    /// The level.
+pub(crate) struct LevelVersion {
     pub level: Level,
     /// The version of its definition.
     pub version: Version,
@@ -34,7 +33,7 @@ pub struct LevelVersion {
 
 /// The effective policy of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub(crate) struct Policy {
     /// Violating pods are rejected.
     pub enforce: LevelVersion,
     /// Violations are recorded in the audit log.
@@ -62,7 +61,7 @@ impl Level {
     ///
     /// # Errors
     /// Upstream's message.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         match text {
             "privileged" => Ok(Self::Privileged),
             "baseline" => Ok(Self::Baseline),
@@ -77,7 +76,7 @@ impl Version {
     ///
     /// # Errors
     /// Upstream's message.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         const BAD: &str = "must be \"latest\" or \"v1.x\"";
         if text == "latest" {
             return Ok(Self::Latest);
@@ -124,7 +123,7 @@ impl fmt::Display for LevelVersion {
 
 impl LevelVersion {
     /// `privileged:latest`, which permits everything.
-    pub const PRIVILEGED: Self = Self {
+    pub(crate) const PRIVILEGED: Self = Self {
         level: Level::Privileged,
         version: Version::Latest,
     };
@@ -166,7 +165,7 @@ fn overlay<'a>(
 
 impl Policy {
     /// The policy that permits everything silently.
-    pub const PRIVILEGED: Self = Self {
+    pub(crate) const PRIVILEGED: Self = Self {
         enforce: LevelVersion::PRIVILEGED,
         audit: LevelVersion::PRIVILEGED,
         warn: LevelVersion::PRIVILEGED,
@@ -174,7 +173,7 @@ impl Policy {
 
     /// The policy that the labels define on top of the defaults, and the errors in them. An invalid level fails closed
     /// for `enforce` and open for the other modes. As upstream, `enforce` also raises `warn` unless a label sets that.
-    pub fn of<'a>(label: &dyn Fn(&str) -> Option<&'a str>, defaults: Self) -> (Self, ErrorList) {
+    pub(crate) fn of<'a>(label: &dyn Fn(&str) -> Option<&'a str>, defaults: Self) -> (Self, ErrorList) {
         let (mut policy, mut errors) = (defaults, ErrorList::new());
         let (enforced, _) = overlay(&mut policy.enforce, ENFORCE, Level::Restricted, label, &mut errors);
         let enforced = enforced && !errors.iter().any(|e| e.field.ends_with("/enforce]"));
@@ -190,7 +189,7 @@ impl Policy {
     }
 
     /// True if the policy neither rejects nor reports anything.
-    pub fn is_privileged(&self) -> bool {
+    pub(crate) fn is_privileged(&self) -> bool {
         self.is_like(&Self::PRIVILEGED)
     }
 

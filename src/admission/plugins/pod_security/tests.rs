@@ -1,3 +1,4 @@
+use super::policy::Version;
 use super::*;
 use crate::admission::testing;
 use crate::json;

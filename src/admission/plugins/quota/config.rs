@@ -6,7 +6,7 @@ use crate::apimachinery::value::Value;
 
 /// A resource that requires a covering quota.
 #[derive(Clone, Debug)]
-pub struct LimitedResource {
+pub(crate) struct LimitedResource {
     /// Group of the written object.
     pub group: String,
     /// Plural of the written object.
@@ -19,14 +19,14 @@ pub struct LimitedResource {
 
 /// The ResourceQuota plugin's configuration.
 #[derive(Clone, Debug, Default)]
-pub struct QuotaConfig {
+pub(crate) struct QuotaConfig {
     /// Resources limited by default.
     pub limited: Vec<LimitedResource>,
 }
 
 impl QuotaConfig {
     /// Parses the configuration object.
-    pub fn parse(configuration: &Value) -> Self {
+    pub(crate) fn parse(configuration: &Value) -> Self {
         let limited = configuration.get("limitedResources").items().iter();
         let limited = limited.map(|item| {
             let contains = item.get("matchContains").items().iter();

@@ -9,7 +9,7 @@ use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 
 /// The usage of one quota, while it is counted.
-pub struct Recount<'a> {
+pub(crate) struct Recount<'a> {
     quota: &'a Value,
     selectors: Vec<Selector>,
     used: Amounts,
@@ -17,7 +17,7 @@ pub struct Recount<'a> {
 
 impl<'a> Recount<'a> {
     /// Begins with nothing.
-    pub fn new(quota: &'a Value) -> Self {
+    pub(crate) fn new(quota: &'a Value) -> Self {
         Self {
             quota,
             selectors: Selector::of_quota(quota),
@@ -31,7 +31,7 @@ impl<'a> Recount<'a> {
     }
 
     /// Whether the quota limits objects of this resource. Then all of them have to be added.
-    pub fn counts(&mut self, resource: &GroupResource) -> bool {
+    pub(crate) fn counts(&mut self, resource: &GroupResource) -> bool {
         let evaluator = Evaluator::of(resource);
         let counted: Vec<&str> = self.limited().filter(|name| evaluator.counts(name)).collect();
         for name in &counted {
@@ -41,12 +41,12 @@ impl<'a> Recount<'a> {
     }
 
     /// Whether [`Self::add`] reads objects of this resource. Others are counted only.
-    pub fn reads(resource: &GroupResource) -> bool {
+    pub(crate) fn reads(resource: &GroupResource) -> bool {
         Evaluator::of(resource).reads_content()
     }
 
     /// Adds an object of a resource that [`Self::counts`].
-    pub fn add(&mut self, resource: &GroupResource, object: &Value) {
+    pub(crate) fn add(&mut self, resource: &GroupResource, object: &Value) {
         let evaluator = Evaluator::of(resource);
         if !self.selectors.iter().all(|s| evaluator.matches_scope(s, object)) {
             return;
@@ -59,7 +59,7 @@ impl<'a> Recount<'a> {
     }
 
     /// The status that the quota should have; `None` if it has it. Resources that nobody counts keep their recorded usage.
-    pub fn status(&self) -> Option<Value> {
+    pub(crate) fn status(&self) -> Option<Value> {
         let old = self.quota.get("status");
         let mut used = Value::default();
         used.make_object();

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// A scope selector: scope, operator and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selector {
+pub(crate) struct Selector {
     /// Scope name, such as `Terminating` or `PriorityClass`.
     pub(super) scope: String,
     operator: String,

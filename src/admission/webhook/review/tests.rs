@@ -190,3 +190,24 @@ proptest! {
         let _ = answer(Version::V1, "u", mutating, wrapped.as_bytes());
     }
 }
+
+#[test]
+fn patches_are_read_in_every_form_that_gos_decoder_accepts() {
+    let patched = |patch: Value| v1(json!({"uid": "u", "allowed": true, "patchType": "JSONPatch", "patch": patch}));
+    // `[]` with a line break, as some encoders write base64, and as a list of numbers, as kube-rs does.
+    for form in [Value::from("W10="), Value::from("W1\n0=\r\n"), json!([91, 93])] {
+        let answer = read(Version::V1, true, &patched(form.clone())).unwrap();
+        assert_eq!(answer.patch, b"[]", "{form:?}");
+    }
+    let refused = |patch: Value| match read(Version::V1, true, &patched(patch)) {
+        Err(Unacceptable::Undecodable(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    let field = "into Go struct field AdmissionResponse.response.patch of type uint8";
+    assert_eq!(
+        refused(json!([1, 256])),
+        format!("json: cannot unmarshal number 256 {field}")
+    );
+    assert_eq!(refused(json!(["a"])), format!("json: cannot unmarshal string {field}"));
+    assert_eq!(refused(Value::from("W1?=")), "illegal base64 data at input byte 2");
+}

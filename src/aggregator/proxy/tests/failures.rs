@@ -304,7 +304,7 @@ async fn requests_over_the_limit_are_429_except_for_masters() {
         watches: 0,
     })
     .await;
-    let under_way = stats.enter(false, || false);
+    let under_way = stats.enter(false, "jane", || false);
     let a = p.clone().serve(get("/x"), alice()).await;
     assert_eq!(
         (a.status().as_u16(), &a.headers()["retry-after"]),
@@ -396,7 +396,7 @@ async fn watches_have_a_separate_limit() {
         RequestContext::of_mut(&mut r).info = Some(Arc::new(info));
         r
     };
-    let _open = stats.enter(true, || false);
+    let _open = stats.enter(true, "jane", || false);
     let refused = p.clone().serve(watch(), alice()).await;
     assert_eq!(
         (refused.status().as_u16(), &refused.headers()["retry-after"]),

@@ -135,9 +135,8 @@ async fn no_spelling_of_an_identity_passes_in_headers_or_trailers() {
             names: vec![HeaderName::from_static("x-my-user")],
             prefixes: Vec::new(),
         };
-        let transport =
-            crate::aggregator::proxy::transport::Transport::new(transport_tls(&pki.ca_pem), Arc::default(), tasks())
-                .with_identity_headers(Arc::new(configured.with_standard()));
+        let transport = crate::proxy::transport::Transport::new(transport_tls(&pki.ca_pem), Arc::default(), tasks())
+            .with_identity_headers(Arc::new(configured.with_standard()));
         let stats = Arc::new(crate::aggregator::backend_stats::BackendStats::new(Default::default()));
         let p = proxy_with(&backend.authority, Ok(Arc::new(transport)), stats);
         let lies = [

@@ -2,10 +2,10 @@
 
 use super::{H1, H2, head};
 use crate::aggregator::backend_stats::BackendStats;
-use crate::aggregator::proxy::transport::{ConnectionLimits, Transport};
 use crate::aggregator::proxy::{ProxyHandler, Settings};
 use crate::aggregator::testing::*;
 use crate::proxy::outbound::Outbound;
+use crate::proxy::transport::{ConnectionLimits, Transport};
 use crate::request::{Body, Request, UnprotectedHandler};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

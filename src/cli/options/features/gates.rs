@@ -88,7 +88,6 @@ pub(super) const GA_UNLOCKED: &[&str] = &[
     "TopologyManagerPolicyOptions",
 ];
 
-/// Beta, on.
 pub(super) const BETA_ON: &[&str] = &[
     "AllowParsingUserUIDFromCertAuth",
     "APIResponseCompression",
@@ -175,7 +174,6 @@ pub(super) const BETA_ON: &[&str] = &[
     "WinOverlay",
 ];
 
-/// Beta, off.
 pub(super) const BETA_OFF: &[&str] = &[
     "ClusterTrustBundle",
     "ClusterTrustBundleProjection",
@@ -232,7 +230,6 @@ pub(super) const ALPHA: &[&str] = &[
     "WorkloadWithJob",
 ];
 
-/// Deprecated, on.
 pub(super) const DEPRECATED_ON: &[&str] = &[
     "AggregatedDiscoveryRemoveBetaType",
     "DisableNodeKubeProxyVersion",
@@ -240,7 +237,6 @@ pub(super) const DEPRECATED_ON: &[&str] = &[
     "StorageNamespaceIndex",
 ];
 
-/// Deprecated, off.
 pub(super) const DEPRECATED_OFF: &[&str] = &[
     "AllowDNSOnlyNodeCSR",
     "AllowInsecureKubeletCertificateSigningRequests",

@@ -51,7 +51,6 @@ pub(super) const fn cluster(name: &'static str, rules: &'static [&'static str]) 
     }
 }
 
-/// A Role.
 pub(super) const fn role(namespace: &'static str, name: &'static str, rules: &'static [&'static str]) -> Role {
     Role {
         namespace,

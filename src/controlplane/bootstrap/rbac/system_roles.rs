@@ -9,7 +9,6 @@ const LEADER_LOCK: &[&str] = &[
     "coordination.k8s.io leasecandidates R,create,update",
 ];
 
-/// ClusterRoles.
 pub(super) const CLUSTER_ROLES: &[Role] = &[
     cluster("system:auth-delegator", &[TOKEN_REVIEWS, ACCESS_REVIEWS]),
     cluster(

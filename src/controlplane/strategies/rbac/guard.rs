@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// Checks writes of roles and bindings against the caller's own permissions.
 #[derive(Clone)]
-pub struct EscalationGuard {
+pub(crate) struct EscalationGuard {
     /// Queried for the verbs `escalate` and `bind`.
     pub authorizer: Arc<dyn Authorizer>,
     /// Resolves the rules a caller holds and the rules of bound roles.
@@ -167,7 +167,7 @@ impl EscalationGuard {
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
-    pub async fn role(&self, cx: &Context, namespaced: bool, new: &Value, old: Option<&Value>) -> Result<()> {
+    pub(crate) async fn role(&self, cx: &Context, namespaced: bool, new: &Value, old: Option<&Value>) -> Result<()> {
         if cx.user.in_group(MASTERS) || old.is_some_and(|old| only_gc_fields_changed(new, old)) {
             return Ok(());
         }
@@ -199,7 +199,7 @@ impl EscalationGuard {
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
-    pub async fn binding(&self, cx: &Context, namespaced: bool, new: &Value, old: Option<&Value>) -> Result<()> {
+    pub(crate) async fn binding(&self, cx: &Context, namespaced: bool, new: &Value, old: Option<&Value>) -> Result<()> {
         if cx.user.in_group(MASTERS) || old.is_some_and(|old| only_gc_fields_changed(new, old)) {
             return Ok(());
         }
@@ -230,120 +230,4 @@ impl EscalationGuard {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::authz::rbac::{Binding, Index, Role};
-    use crate::json;
-    use crate::request::UserInfo;
-
-    fn guard(held: Value) -> (EscalationGuard, Context) {
-        let mut index = Index::default();
-        let role = json!({"rules": (serde_json::Value::from(held))});
-        index.set_role("mine", Some(Arc::new(Role::parse(&role))));
-        let admin = json!({"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]});
-        index.set_role("admin", Some(Arc::new(Role::parse(&admin))));
-        let b = json!({"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "mine"},
-            "subjects": [{"kind": "User", "name": "u"}]});
-        index.set_binding("b", Some(Arc::new(Binding::parse(&b))));
-        let roles = Rbac::fixed(index);
-        let cx = Context {
-            user: Arc::new(UserInfo::system("u", &["g1", "g2"])),
-            ..Context::system("ns")
-        };
-        let authorizer = roles.clone();
-        (EscalationGuard { authorizer, roles }, cx)
-    }
-
-    fn wants(rules: Value) -> Value {
-        let mut v = json!({"metadata": {"name": "x"}});
-        v.set(&["rules"], rules);
-        v
-    }
-
-    #[tokio::test]
-    async fn granting_requires_holding_the_rules() {
-        let (g, cx) = guard(json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
-        let held = wants(json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}]));
-        g.role(&cx, true, &held, None).await.unwrap();
-        let more = wants(json!([
-            {"verbs": ["get", "create"], "apiGroups": ["apps"], "resources": ["deployments"]},
-            {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]},
-        ]));
-        let e = g.role(&cx, true, &more, None).await.unwrap_err();
-        assert_eq!(
-            e.message,
-            "roles.rbac.authorization.k8s.io \"x\" is forbidden: user \"u\" (groups=[\"g1\" \"g2\"]) is attempting to grant \
-             RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"list\"]}\n\
-             {APIGroups:[\"apps\"], Resources:[\"deployments\"], Verbs:[\"get\" \"create\"]}"
-        );
-        let mut owned = more.clone();
-        owned.set_meta("finalizers", json!(["a/b"]));
-        g.role(&cx, true, &owned, Some(&more)).await.unwrap();
-        g.role(&Context::system(""), false, &more, None).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn refusal_lists_at_most_a_hundred_rules() {
-        let (g, cx) = guard(json!([]));
-        let all = |letter: &str, n: usize| -> Value {
-            (0..n)
-                .map(|i| Value::from(format!("{letter}{i}")))
-                .collect::<Vec<_>>()
-                .into()
-        };
-        let rule = |n: usize| {
-            let mut v = json!({"apiGroups": [""]});
-            v.set(&["resources"], all("r", n));
-            v.set(&["verbs"], all("v", 3));
-            let mut role = json!({"metadata": {"name": "x"}});
-            role.set(&["rules"], vec![v.clone(), v]);
-            role
-        };
-        let message = g.role(&cx, true, &rule(100), None).await.unwrap_err().message;
-        assert_eq!(message.matches("{APIGroups").count(), 100);
-        assert!(message.ends_with("}"), "{message}");
-        let message = g.role(&cx, true, &rule(250), None).await.unwrap_err().message;
-        assert_eq!(message.matches("{APIGroups").count(), 100);
-        assert!(message.ends_with("}\nand 150 more"), "{message}");
-        let message = g.role(&cx, true, &rule(5_000), None).await.unwrap_err().message;
-        assert!(
-            message.ends_with("}\nand more than 900 more") && message.len() < 40_000,
-            "{message}"
-        );
-    }
-
-    #[tokio::test]
-    async fn escalate_or_bind_permission_suffices() {
-        let (g, cx) = guard(json!([
-            {"verbs": ["escalate"], "apiGroups": [GROUP], "resources": ["roles"], "resourceNames": ["x"]},
-            {"verbs": ["bind"], "apiGroups": [GROUP], "resources": ["clusterroles"], "resourceNames": ["admin", "later"]},
-        ]));
-        let more = wants(json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]));
-        assert!(g.role(&cx, true, &more, None).await.is_err(), "a POST path has no name");
-        g.role(&cx, true, &more, Some(&wants(json!([])))).await.unwrap();
-        let binding =
-            |kind: &str, name: &str| json!({"metadata": {"name": "b"}, "roleRef": {"kind": kind, "name": name}});
-        g.binding(&cx, true, &binding("ClusterRole", "later"), None)
-            .await
-            .unwrap();
-        g.binding(&cx, true, &binding("ClusterRole", "mine"), None)
-            .await
-            .unwrap();
-        let e = g.binding(&cx, true, &binding("Role", "gone"), None).await.unwrap_err();
-        assert_eq!(
-            (e.code, e.message.as_str()),
-            (404, "roles.rbac.authorization.k8s.io \"gone\" not found")
-        );
-    }
-
-    #[tokio::test]
-    async fn aggregation_requires_all_permissions() {
-        let (g, cx) = guard(json!([{"verbs": ["get"], "apiGroups": ["*"], "resources": ["*"]}]));
-        let role = json!({"metadata": {"name": "x"}, "aggregationRule": {"clusterRoleSelectors": [{}]}});
-        let e = g.role(&cx, false, &role, None).await.unwrap_err();
-        assert!(
-            e.message
-                .ends_with("must have cluster-admin privileges to use the aggregationRule")
-        );
-    }
-}
+mod tests;

@@ -21,7 +21,7 @@ pub(crate) const ALLOCATOR: &str = "ipallocator.k8s.io";
 
 /// Records the owners of cluster IPs.
 #[async_trait]
-pub trait AddressRegistry: Send + Sync + 'static {
+pub(crate) trait AddressRegistry: Send + Sync + 'static {
     /// Records the Service as owner of `ip`. Returns false if the address is already recorded.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ struct PendingAllocation<'a> {
 impl ServiceAllocators {
     /// Marks what a stored Service holds as allocated. Returns a message for each number that is outside the ranges or
     /// held by another Service.
-    pub fn mark_stored_allocations(&self, service: &Value) -> Vec<String> {
+    pub(crate) fn mark_stored_allocations(&self, service: &Value) -> Vec<String> {
         let who = owner(service);
         let mut odd = Vec::new();
         for ip in strings(service.at(&["spec", "clusterIPs"]))

@@ -19,7 +19,7 @@ const KEY: &str = "servicenodeports";
 const PASSES: u32 = 3;
 
 /// The record, in the store.
-pub struct NodePortRecord {
+pub(crate) struct NodePortRecord {
     storage: Arc<dyn Storage>,
     first: u16,
     last: u16,
@@ -28,7 +28,7 @@ pub struct NodePortRecord {
 }
 
 /// The record as it was read, to be changed and written back.
-pub struct Claim {
+pub(crate) struct Claim {
     /// The ports that are claimed.
     pub ports: BTreeSet<u16>,
     found: Option<Found>,
@@ -41,7 +41,7 @@ struct Found {
 
 /// Finds leaked ports over several passes.
 #[derive(Default)]
-pub struct Repair {
+pub(crate) struct Repair {
     /// The passes that a leaked port is kept for.
     leaks: BTreeMap<u16, u32>,
 }
@@ -50,7 +50,7 @@ pub struct Repair {
 
 impl NodePortRecord {
     /// The record of these ports in a storage bound to the prefix of ranges.
-    pub fn new(storage: Arc<dyn Storage>, (first, last): (u16, u16)) -> Self {
+    pub(crate) fn new(storage: Arc<dyn Storage>, (first, last): (u16, u16)) -> Self {
         Self {
             storage,
             first,
@@ -60,7 +60,7 @@ impl NodePortRecord {
     }
 
     /// Waits until no other claim of this process is under way.
-    pub async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.turn.lock().await
     }
 
@@ -68,7 +68,7 @@ impl NodePortRecord {
     ///
     /// # Errors
     /// The store's, or 500 if the record is damaged.
-    pub async fn read(&self) -> Result<Claim> {
+    pub(crate) async fn read(&self) -> Result<Claim> {
         let Some(entry) = self.storage.get(KEY, MinRevision::Latest).await.map_err(unreadable)? else {
             return Ok(Claim {
                 ports: BTreeSet::new(),
@@ -102,7 +102,7 @@ impl NodePortRecord {
     ///
     /// # Errors
     /// The store's.
-    pub async fn write(&self, claim: Claim) -> Result<bool> {
+    pub(crate) async fn write(&self, claim: Claim) -> Result<bool> {
         let (precondition, mut object) = match claim.found {
             Some(found) => (Precondition::Unchanged(found.revision), found.object),
             None => (
@@ -125,7 +125,7 @@ impl NodePortRecord {
     }
 
     /// Frees ports. Failures are logged: the repair frees what stays claimed.
-    pub async fn release(&self, freed: &BTreeSet<u16>) {
+    pub(crate) async fn release(&self, freed: &BTreeSet<u16>) {
         let outcome: Result<()> = async {
             let _turn = self.turn().await;
             loop {
@@ -148,7 +148,7 @@ impl NodePortRecord {
     ///
     /// # Errors
     /// The store's, or those of `held`.
-    pub async fn repair<F>(&self, repair: &mut Repair, held: impl Fn() -> F) -> Result<()>
+    pub(crate) async fn repair<F>(&self, repair: &mut Repair, held: impl Fn() -> F) -> Result<()>
     where
         F: Future<Output = Result<BTreeSet<u16>>>,
     {
@@ -158,6 +158,8 @@ impl NodePortRecord {
             let is_current = claim.is_of(self.first, self.last);
             let mut leaks = repair.leaks.clone();
             let wanted = rebuilt(&claim.ports, &held, &mut leaks);
+            // Without a record, no port is claimed: a first start has nothing to write.
+            let is_current = is_current || (claim.found.is_none() && wanted.is_empty());
             if claim.ports != wanted || !is_current {
                 claim.ports = wanted;
                 if !self.write(claim).await? {

@@ -17,7 +17,7 @@ const UNKNOWN_OWNER: &str = "?";
 
 /// Ranges added to, or closed among, the flags' ranges by ServiceCIDR objects. Readers see snapshots without locking.
 #[derive(Debug, Default)]
-pub struct ServiceCidrRanges {
+pub(crate) struct ServiceCidrRanges {
     /// Ranges in addition to those of the flags.
     additional: ArcSwap<Vec<Arc<IpAllocator>>>,
     /// Ranges of the flags whose ServiceCIDR object is being deleted or is not ready.
@@ -34,7 +34,7 @@ fn is_usable(cidr: &Value) -> bool {
 impl ServiceAllocators {
     /// Applies the current ServiceCIDR objects. Ranges of a family that the flags do not configure are ignored.
     /// In new ranges, the addresses in `known` are marked as allocated; existing ranges keep their state.
-    pub fn apply_service_cidrs(&self, objects: &[Value], known: &[(IpAddr, String)]) {
+    pub(crate) fn apply_service_cidrs(&self, objects: &[Value], known: &[(IpAddr, String)]) {
         let ranges_of = |v: &Value| -> Vec<IpAllocator> {
             let cidrs = strings(v.at(&["spec", "cidrs"]));
             cidrs.into_iter().filter_map(IpAllocator::parse).collect()
@@ -127,14 +127,14 @@ impl ServiceAllocators {
     }
 
     /// Marks an address as allocated after its IPAddress object was created.
-    pub fn mark_allocated(&self, ip: IpAddr, owner: &str) {
+    pub(crate) fn mark_allocated(&self, ip: IpAddr, owner: &str) {
         self.everywhere(ip, |r| {
             let _ = r.allocate(ip, owner);
         });
     }
 
     /// Releases an address after its IPAddress object was deleted.
-    pub fn mark_deleted(&self, ip: IpAddr, owner: &str) {
+    pub(crate) fn mark_deleted(&self, ip: IpAddr, owner: &str) {
         self.release_ip(ip, owner);
         self.release_ip(ip, UNKNOWN_OWNER);
     }

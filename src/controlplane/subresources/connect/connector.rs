@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How to connect to kubelets: the `--kubelet-*` flags. Certificate files are reloaded when they change.
-pub struct KubeletConfig {
+pub(crate) struct KubeletConfig {
     /// `--kubelet-certificate-authority`; `None` disables verification of kubelets, as upstream does.
     pub certificate_authority: Option<Arc<DynamicCa>>,
     /// `--kubelet-client-certificate` and its key.

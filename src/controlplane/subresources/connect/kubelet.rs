@@ -21,7 +21,7 @@ pub(super) struct Address {
     pub host: String,
     pub port: String,
     /// The node declares ExtendWebSocketsToKubelet: its kubelet takes every protocol of clients as it is.
-    pub speaks_websocket: bool,
+    pub(crate) speaks_websocket: bool,
 }
 
 impl Kubelets {

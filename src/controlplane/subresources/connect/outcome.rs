@@ -23,7 +23,7 @@ pub(super) enum Version {
 
 impl Version {
     /// The versions that are offered, best first. The first one, which lost the end of input, is not.
-    pub const OFFERED: [&str; 4] = [
+    pub(crate) const OFFERED: [&str; 4] = [
         "v5.channel.k8s.io",
         "v4.channel.k8s.io",
         "v3.channel.k8s.io",
@@ -31,7 +31,7 @@ impl Version {
     ];
 
     /// What the kubelet chose.
-    pub fn chosen(headers: &HeaderMap) -> Self {
+    pub(crate) fn chosen(headers: &HeaderMap) -> Self {
         match headers.get(PROTOCOL).map(|version| version.as_bytes()) {
             Some(b"v5.channel.k8s.io" | b"v4.channel.k8s.io") => Self::Status,
             _ => Self::Text,

@@ -41,10 +41,10 @@ const CLOSE: u8 = 255;
 /// The streams that the client asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Streams {
-    pub stdin: bool,
-    pub stdout: bool,
-    pub stderr: bool,
-    pub tty: bool,
+    pub(crate) stdin: bool,
+    pub(crate) stdout: bool,
+    pub(crate) stderr: bool,
+    pub(crate) tty: bool,
 }
 
 impl Streams {
@@ -84,8 +84,8 @@ const fn id(channel: u8) -> u32 {
 
 /// Where to connect to.
 pub(super) struct Destination {
-    pub kubelet: Backend,
-    pub target: Uri,
+    pub(crate) kubelet: Backend,
+    pub(crate) target: Uri,
 }
 
 /// Whether the client offers the protocol that is translated.

@@ -87,7 +87,7 @@ fn seccomp(out: &mut ErrorList, profile: &str, at: &FieldPath) {
 /// Checks legacy tolerations. As upstream, malformed JSON is reported at the annotations as a whole.
 fn tolerations(out: &mut ErrorList, text: &str, path: &FieldPath) {
     match json::decode(text.as_bytes()) {
-        Err(why) => out.push(FieldError::invalid(path, TOLERATIONS, why)),
+        Err(why) => out.push(FieldError::invalid(path, TOLERATIONS, why.to_string())),
         Ok(list) => {
             for (i, t) in list.items().iter().enumerate() {
                 super::spec::toleration(out, t, &path.child(TOLERATIONS).index(i));

@@ -236,6 +236,7 @@ fn container(out: &mut Vec<String>, c: &Value, at: &str) {
     }
     let mut seen: Seen<&str> = Seen::new();
     for (i, e) in c.get("env").items().iter().enumerate() {
+        checkpoint();
         let name = e.str_at(&["name"]);
         if !seen.insert(name) {
             // A value that extends the previous one (`PATH=$(PATH):/x`) is intended.

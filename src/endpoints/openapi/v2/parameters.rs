@@ -14,23 +14,18 @@ const SHARED_BODIES: [&str; 2] = [
     "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
 ];
 
-/// Replaces common parameters in the paths by references and returns the shared ones. Their names contain a hash of
-/// the content, so that the documents of several servers can be merged.
-pub fn share(paths: &mut Map) -> Map {
-    let mut shared = Map::new();
-    for (_, item) in paths.iter_mut() {
-        let Some(item) = item.as_object_mut() else { continue };
-        for (key, part) in item.iter_mut() {
-            let parameters = if key == "parameters" {
-                Some(part)
-            } else {
-                part.at_mut(&["parameters"])
-            };
-            let parameters = parameters.and_then(Value::as_array_mut);
-            parameters.into_iter().flatten().for_each(|p| replace(p, &mut shared));
-        }
+/// Replaces common parameters in a path item by references and adds them to `shared`. Their names contain a hash of the
+/// content, so that the documents of several servers can be merged.
+pub(crate) fn share(item: &mut Map, shared: &mut Map) {
+    for (key, part) in item.iter_mut() {
+        let parameters = if key == "parameters" {
+            Some(part)
+        } else {
+            part.at_mut(&["parameters"])
+        };
+        let parameters = parameters.and_then(Value::as_array_mut);
+        parameters.into_iter().flatten().for_each(|p| replace(p, shared));
     }
-    shared
 }
 
 fn replace(parameter: &mut Value, shared: &mut Map) {
@@ -62,19 +57,18 @@ mod tests {
     fn common_parameters_are_shared() {
         let watch = json!({"in": "query", "name": "watch", "type": "boolean"});
         let dry_run = json!({"in": "query", "name": "dryRun", "type": "string"});
-        let mut paths = Map::new();
-        for path in ["/a", "/b"] {
+        let mut shared = Map::new();
+        let [_, item] = ["/a", "/b"].map(|_| {
             let mut item = Value::object();
             item.set(&["parameters"], vec![watch.clone()]);
             item.set(&["get", "parameters"], vec![dry_run.clone(), watch.clone()]);
-            paths.insert(path, item);
-        }
-        let shared = share(&mut paths);
+            share(item.as_object_mut().unwrap(), &mut shared);
+            item
+        });
         assert_eq!(shared.len(), 1);
         let (name, content) = shared.iter().next().unwrap();
         assert!(name.starts_with("watch-") && *content == watch);
         let reference = format!("#/parameters/{name}");
-        let item = paths.get("/b").unwrap();
         assert_eq!(item.get("parameters").items()[0].str_at(&["$ref"]), reference);
         let of_get = item.at(&["get", "parameters"]).items();
         assert_eq!(

@@ -18,14 +18,14 @@ use std::sync::Arc;
 
 /// The representation of the objects in events.
 #[derive(Clone, Copy, Debug)]
-pub enum Representation {
+pub(crate) enum Representation {
     Object,
     Partial(&'static str),
     Table(&'static str, Include),
 }
 
 /// An encoded event.
-pub enum EncodedFrame {
+pub(crate) enum EncodedFrame {
     /// Built for this watch only.
     Own(Vec<u8>),
     /// Shared with other watches.
@@ -43,7 +43,7 @@ const HEAVY: usize = 32 << 10;
 const HEAVY_TO_COPY: usize = 1 << 20;
 
 /// Encodes the events of one watch.
-pub struct Frames {
+pub(crate) struct Frames {
     resource: Arc<Resource>,
     media: Media,
     representation: Representation,
@@ -83,7 +83,7 @@ fn encode_frame(media: Media, kind: &str, object: &Value) -> Vec<u8> {
 }
 
 /// The frame of an ERROR event.
-pub fn error(status: &Status, media: Media) -> Vec<u8> {
+pub(crate) fn error(status: &Status, media: Media) -> Vec<u8> {
     encode_frame(media, "ERROR", &status.to_value())
 }
 
@@ -96,7 +96,7 @@ const fn text(t: EventType) -> &'static str {
 }
 
 impl Frames {
-    pub fn new(
+    pub(crate) fn new(
         resource: Arc<Resource>,
         media: Media,
         representation: Representation,
@@ -115,13 +115,13 @@ impl Frames {
     }
 
     /// Enables sharing of frames and encodings, charged to `budget`.
-    pub fn shared(self, budget: Option<&Arc<Budget>>) -> Self {
+    pub(crate) fn shared(self, budget: Option<&Arc<Budget>>) -> Self {
         let budget = budget.cloned();
         Self { budget, ..self }
     }
 
     /// True if encoding the item may block a reactor thread for too long.
-    pub fn is_heavy(&self, item: &WatchItem) -> bool {
+    pub(crate) fn is_heavy(&self, item: &WatchItem) -> bool {
         let (size, copied) = match item {
             WatchItem::Change(t, event) => (event.entry.json.len(), *t == EventType::Deleted),
             WatchItem::Initial(entry) => (entry.json.len(), false),
@@ -134,7 +134,7 @@ impl Frames {
     }
 
     /// Encodes an item; `None` for bookmarks the client did not request.
-    pub fn encode(&mut self, item: WatchItem) -> Option<EncodedFrame> {
+    pub(crate) fn encode(&mut self, item: WatchItem) -> Option<EncodedFrame> {
         match item {
             WatchItem::Change(t, event) => Some(self.change(t, &event)),
             WatchItem::Initial(entry) => Some(

@@ -12,19 +12,19 @@ use http::request::Parts;
 use http::{Uri, header};
 
 /// The group of tasks for a watch whose client wants WebSocket.
-pub fn requested(call: &Call) -> Option<TaskGroup> {
+pub(crate) fn requested(call: &Call) -> Option<TaskGroup> {
     call.upgrades
         .clone()
         .filter(|_| websocket::requested(&call.parts.headers))
 }
 
 /// Serves the events.
-pub fn stream(head: &mut Parts, mut events: super::Stream, media: Media, tasks: &TaskGroup) -> Response {
+pub(crate) fn stream(head: &mut Parts, mut events: super::Stream, media: Media, tasks: &TaskGroup) -> Response {
     upgrade(head, stream::poll_fn(move |cx| events.poll_message(cx)), media, tasks)
 }
 
 /// Serves a single event, after which the connection is closed.
-pub fn single(head: &mut Parts, event: Bytes, media: Media, tasks: &TaskGroup) -> Response {
+pub(crate) fn single(head: &mut Parts, event: Bytes, media: Media, tasks: &TaskGroup) -> Response {
     upgrade(head, stream::iter([event]), media, tasks)
 }
 

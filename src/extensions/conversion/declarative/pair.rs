@@ -79,7 +79,7 @@ struct Kept {
 }
 
 impl Side {
-    pub fn new(version: &str) -> Self {
+    pub(crate) fn new(version: &str) -> Self {
         Self {
             version: version.to_owned(),
             key: format!("conversion.torana.dev/{version}"),
@@ -90,7 +90,7 @@ impl Side {
 
 impl Move {
     /// The value as the other side names it.
-    pub fn renamed(&self, value: Value, forward: bool) -> Value {
+    pub(crate) fn renamed(&self, value: Value, forward: bool) -> Value {
         let Some(text) = value.as_str() else { return value };
         let mut values = self.values.iter();
         let other = values.find_map(|(a, b)| match forward {
@@ -118,7 +118,7 @@ const fn ends(forward: bool) -> (usize, usize) {
 }
 
 impl Pair {
-    pub fn new(from: Side, to: Side) -> Self {
+    pub(crate) fn new(from: Side, to: Side) -> Self {
         Self {
             sides: [from, to],
             items: Vec::new(),
@@ -128,7 +128,7 @@ impl Pair {
     }
 
     /// Called once all rules are there, with the schemas of both versions.
-    pub fn complete(&mut self, schemas: [&Value; 2]) {
+    pub(crate) fn complete(&mut self, schemas: [&Value; 2]) {
         let moved = self.moves.iter().flat_map(|m| &m.paths);
         let only = self.sides.iter().flat_map(|s| &s.only).map(|o| &o.path);
         let parents = moved
@@ -145,14 +145,14 @@ impl Pair {
     }
 
     /// The number of rules.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let items = self.items.iter().map(|r| r.moves.len());
         let only = self.sides.iter().map(|s| s.only.len());
         self.moves.len() + items.chain(only).sum::<usize>()
     }
 
     /// Converts an object, except for its `apiVersion`.
-    pub fn convert(&self, object: &mut Value, forward: bool) {
+    pub(crate) fn convert(&self, object: &mut Value, forward: bool) {
         let (from, to) = ends(forward);
         let given = take_kept(object, &self.sides[to].key);
         let had: Vec<&Around> = self.around.iter().filter(|a| is_object(&a.keys, object)).collect();

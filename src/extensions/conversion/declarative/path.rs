@@ -43,18 +43,18 @@ impl Keys {
     }
 
     /// The value there, which may be null.
-    pub fn get<'v>(&self, v: &'v Value) -> Option<&'v Value> {
+    pub(crate) fn get<'v>(&self, v: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(v, |v, key| v.as_object()?.get(key))
     }
 
     /// Removes the value.
-    pub fn take(&self, v: &mut Value) -> Option<Value> {
+    pub(crate) fn take(&self, v: &mut Value) -> Option<Value> {
         let keys: Vec<&str> = self.0.iter().map(Str::as_str).collect();
         v.unset(&keys)
     }
 
     /// Removes the value, and the objects around it that become empty by that.
-    pub fn take_with_parents(&self, v: &mut Value) -> Option<Value> {
+    pub(crate) fn take_with_parents(&self, v: &mut Value) -> Option<Value> {
         fn take(keys: &[Str], map: &mut Map) -> Option<Value> {
             let (first, rest) = keys.split_first()?;
             if rest.is_empty() {
@@ -71,13 +71,13 @@ impl Keys {
     }
 
     /// Sets the value, creating the objects around it.
-    pub fn put(&self, v: &mut Value, value: Value) {
+    pub(crate) fn put(&self, v: &mut Value, value: Value) {
         let keys: Vec<&str> = self.0.iter().map(Str::as_str).collect();
         v.set(&keys, value);
     }
 
     /// The keys of the object around the value; `None` at the root.
-    pub fn parent(&self) -> Option<Self> {
+    pub(crate) fn parent(&self) -> Option<Self> {
         let (_, parent) = self.0.split_last()?;
         (!parent.is_empty()).then(|| Self(parent.to_vec()))
     }
@@ -85,7 +85,7 @@ impl Keys {
 
 impl Items {
     /// Calls `f` for every item that is an object.
-    pub fn each(&self, v: &mut Value, f: &mut dyn FnMut(&mut Value)) {
+    pub(crate) fn each(&self, v: &mut Value, f: &mut dyn FnMut(&mut Value)) {
         fn each(way: &[Keys], v: &mut Value, f: &mut dyn FnMut(&mut Value)) {
             let Some((first, rest)) = way.split_first() else {
                 return f(v);

@@ -1,9 +1,9 @@
 use super::*;
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::extensions::conversion::shape::SchemaShape;
-use crate::extensions::schema::KindSchema;
 use crate::json;
 use crate::registry::converting::Shape as _;
+use crate::schema::KindSchema;
 use proptest::prelude::*;
 
 /// Every kind of rule.

@@ -25,7 +25,7 @@ pub(super) struct ScaleHandler {
 }
 
 impl ScaleHandler {
-    pub fn new(paths: ScalePaths, schema: Arc<dyn Schema>) -> Self {
+    pub(crate) fn new(paths: ScalePaths, schema: Arc<dyn Schema>) -> Self {
         Self {
             paths,
             parent: OnceLock::new(),
@@ -34,7 +34,7 @@ impl ScaleHandler {
     }
 
     /// Sets the store. Later calls have no effect.
-    pub fn bind(&self, parent: &Store) {
+    pub(crate) fn bind(&self, parent: &Store) {
         let _ = self.parent.set(parent.without_admission());
     }
 
@@ -101,6 +101,10 @@ impl SubresourceHandler for ScaleHandler {
 
     async fn live(&self, cx: &Context, name: &str) -> Result<Value> {
         self.patchable(&self.parent()?.get_value(&cx.namespace, name).await?)
+    }
+
+    fn validated_without_managed_fields(&self) -> bool {
+        true
     }
 
     fn schema(&self) -> Option<Arc<dyn Schema>> {

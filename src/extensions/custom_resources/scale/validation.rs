@@ -6,8 +6,8 @@ use crate::apimachinery::value::Value;
 use crate::registry::Strategy;
 
 /// The strategy of a kind with the scale subresource, for
-/// [`SchemaStrategy`](crate::extensions::schema::SchemaStrategy) to delegate to.
-pub struct ScaleStrategy(pub ScalePaths);
+/// [`SchemaStrategy`](crate::schema::SchemaStrategy) to delegate to.
+pub(crate) struct ScaleStrategy(pub ScalePaths);
 
 impl ScaleStrategy {
     fn replicas(path: &Path, object: &Value, errors: &mut ErrorList) {

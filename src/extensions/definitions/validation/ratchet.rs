@@ -6,7 +6,7 @@ use crate::apimachinery::interrupt::checkpoint;
 use crate::apimachinery::value::Value;
 use crate::extensions::definitions::internal::Internal;
 use crate::extensions::definitions::is_condition_true;
-use crate::extensions::schema::definition::{self, Ratcheted};
+use crate::schema::definition::{self, Ratcheted};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 

@@ -5,7 +5,7 @@ use super::ratchet::Options;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::extensions::definitions::internal::Internal;
-use crate::extensions::schema::definition;
+use crate::schema::definition;
 
 /// Keywords that the root may have although status is validated with a part of the schema: their Go names, in upstream's
 /// order, and in JSON.

@@ -3,8 +3,8 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::extensions::definitions::internal::Parts;
-use crate::extensions::schema::definition::{ArrayNotation, resolve};
 use crate::interrupt::checkpoint;
+use crate::schema::definition::{ArrayNotation, resolve};
 use std::collections::HashSet;
 
 /// Maximum number of selectable fields of a version.

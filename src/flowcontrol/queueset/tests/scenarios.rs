@@ -1,189 +1,7 @@
-//! Upstream's simulations (`queueset_test.go`): clients in closed loops, and the seats that each of them gets over time.
+//! Upstream's simulations (`queueset_test.go`).
 
+use super::simulation::{Client, SECOND, Simulation, assert_near, client, fair};
 use super::*;
-use crate::flowcontrol::integrator::Integrator;
-use std::collections::BTreeMap;
-
-const SECOND: i64 = 1_000_000_000;
-
-/// Threads that alternate between a request and other work. Times in nanoseconds.
-#[derive(Clone, Copy)]
-struct Client {
-    hash: u64,
-    threads: u32,
-    calls: u32,
-    execution: i64,
-    /// Negative: the next call starts before the previous one ends.
-    pause: i64,
-    seats: u32,
-    last: (u32, i64),
-    /// Half of the threads begin in the second half of the evaluation.
-    split: bool,
-}
-
-fn client(hash: u64, threads: u32, calls: u32, execution: i64, pause: i64) -> Client {
-    Client {
-        hash,
-        threads,
-        calls,
-        execution,
-        pause,
-        seats: 1,
-        last: (1, 0),
-        split: false,
-    }
-}
-
-impl Client {
-    fn wide(self, seats: u32) -> Self {
-        Self { seats, ..self }
-    }
-
-    fn demand(&self) -> f64 {
-        f64::from(self.threads * self.seats) * self.execution as f64 / (self.execution + self.pause) as f64
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Event {
-    Call { client: usize, calls_left: u32 },
-    End { client: usize, id: Id },
-}
-
-struct Simulation {
-    set: QueueSet<(usize, u32)>,
-    clients: Vec<Client>,
-    events: BTreeMap<(i64, u64), Event>,
-    serial: u64,
-    seats: Vec<Integrator>,
-    in_use: Vec<u32>,
-    rejected: u32,
-}
-
-fn at(nanos: i64) -> Duration {
-    Duration::from_nanos(nanos as u64)
-}
-
-impl Simulation {
-    fn new(queuing: Queuing, limit: u32, clients: &[Client], evaluation: i64) -> Self {
-        let mut simulation = Self {
-            set: QueueSet::new(at(0), queuing, limit, NEVER),
-            clients: clients.to_vec(),
-            events: BTreeMap::new(),
-            serial: 0,
-            seats: vec![Integrator::new(at(0)); clients.len()],
-            in_use: vec![0; clients.len()],
-            rejected: 0,
-        };
-        for (i, c) in clients.iter().enumerate() {
-            for thread in 0..c.threads {
-                let late = c.split && thread >= c.threads / 2;
-                let delay = i64::from(90 * thread) + 20 * i as i64 + if late { evaluation / 2 } else { 0 };
-                let calls_left = if late { c.calls / 2 } else { c.calls };
-                simulation.schedule(delay, Event::Call { client: i, calls_left });
-            }
-        }
-        simulation
-    }
-
-    fn schedule(&mut self, when: i64, event: Event) {
-        self.serial += 1;
-        self.events.insert((when, self.serial), event);
-    }
-
-    fn note(&mut self, now: i64, client: usize, more: i64) {
-        let seats = i64::from(self.in_use[client]) + more;
-        self.in_use[client] = seats as u32;
-        self.seats[client].set(at(now), seats as f64);
-    }
-
-    fn begin(&mut self, now: i64, id: Id) {
-        let (client, calls_left) = *self.set.item_mut(id);
-        let c = self.clients[client];
-        self.note(now, client, i64::from(c.seats));
-        let next = Event::Call {
-            client,
-            calls_left: calls_left - 1,
-        };
-        self.schedule(now + c.execution + c.pause, next);
-        self.schedule(now + c.execution, Event::End { client, id });
-    }
-
-    fn run_until(&mut self, end: i64) {
-        loop {
-            let timer = self.set.next_event().and_then(|due| i64::try_from(due.as_nanos()).ok());
-            let next = self.events.first_key_value().map(|(key, _)| *key);
-            match (timer, next) {
-                (Some(due), next) if due <= end && next.is_none_or(|(when, _)| due < when) => {
-                    self.set.advance(at(due));
-                    self.begin_dispatched(due);
-                }
-                (_, Some(key)) if key.0 <= end => {
-                    let event = self.events.remove(&key).expect("it was the first");
-                    self.happen(key.0, event);
-                }
-                _ => return,
-            }
-        }
-    }
-
-    fn happen(&mut self, now: i64, event: Event) {
-        match event {
-            Event::Call { calls_left: 0, .. } => {}
-            Event::Call { client, calls_left } => {
-                let c = self.clients[client];
-                let work = WorkEstimate {
-                    initial_seats: c.seats,
-                    final_seats: c.last.0,
-                    additional_latency: at(c.last.1),
-                };
-                match self
-                    .set
-                    .start(at(now), work, c.hash, client as u32, (client, calls_left))
-                {
-                    Ok(Started::Executing(id)) => self.begin(now, id),
-                    Ok(Started::Waiting(_)) => {}
-                    Err(_) => self.rejected += 1,
-                }
-            }
-            Event::End { client, id } => {
-                let seats = self.clients[client].seats;
-                self.note(now, client, -i64::from(seats));
-                self.set.finish(at(now), id);
-            }
-        }
-        self.begin_dispatched(now);
-    }
-
-    fn begin_dispatched(&mut self, now: i64) {
-        for id in dispatched(&mut self.set) {
-            self.begin(now, id);
-        }
-    }
-
-    fn averages(&mut self, now: i64) -> Vec<f64> {
-        self.seats.iter_mut().map(|s| s.reset(at(now)).average).collect()
-    }
-}
-
-/// Divides `capacity` so that the smallest unsatisfied share is as large as possible.
-fn fair(demands: &[f64], capacity: f64) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..demands.len()).collect();
-    order.sort_by(|a, b| demands[*a].total_cmp(&demands[*b]));
-    let (mut left, mut shares) = (capacity, vec![0.0; demands.len()]);
-    for (served, i) in order.into_iter().enumerate() {
-        shares[i] = demands[i].min(left / (demands.len() - served) as f64);
-        left -= shares[i];
-    }
-    shares
-}
-
-fn assert_near(name: &str, got: &[f64], expected: &[f64], margin: f64) {
-    for (got, expected) in got.iter().zip(expected) {
-        let off = (got - expected).abs() / expected;
-        assert!(off <= margin + 1e-7, "{name}: {got} instead of {expected}");
-    }
-}
 
 /// Every client gets its fair share, and every request is served.
 fn exercise(name: &str, queuing: Queuing, limit: u32, clients: &[Client], seconds: i64, margin: f64) {
@@ -321,5 +139,35 @@ fn seats_that_linger_are_missing() {
         let name = format!("pause {pause}, pad {pad}, {last} final seats, limit {limit}, {clients} clients");
         let averages = simulation.averages(24 * SECOND);
         assert_near(&name, &averages, &vec![expected; clients], 0.0);
+    }
+}
+
+/// Without queues, what comes first is served: nothing waits, and shares are what the clients' rhythm makes of them.
+#[test]
+fn a_level_without_queues_is_not_fair() {
+    let flows = [
+        client(1001001001, 6, 10, SECOND, 57_000_000),
+        client(2002002002, 4, 15, SECOND, 750_000_000),
+    ];
+    let mut simulation = Simulation::new(Queuing::Reject, 4, &flows, 13 * SECOND);
+    simulation.run_until(13 * SECOND);
+    let demands: Vec<f64> = flows.iter().map(Client::demand).collect();
+    let (got, fair) = (simulation.averages(13 * SECOND), fair(&demands, 4.0));
+    let off = got.iter().zip(&fair).any(|(got, fair)| (got - fair).abs() / fair > 0.2);
+    assert!(off, "{got:?} is as fair as {fair:?}");
+    assert!(simulation.rejected > 0);
+}
+
+/// An exempt level serves everybody at once and still integrates the demand for seats.
+#[test]
+fn an_exempt_level_counts_seats_without_a_limit() {
+    for limit in [0, 2] {
+        let alone = [client(1001001001, 5, 20, SECOND, SECOND).wide(3)];
+        let mut simulation = Simulation::new(Queuing::Exempt, limit, &alone, 40 * SECOND);
+        simulation.run_until(40 * SECOND);
+        assert_near("exempt", &simulation.averages(40 * SECOND), &[7.5], 1e-8);
+        let demand = simulation.set.reset_demand(Duration::from_secs(40));
+        assert_near("demand", &[demand.average], &[7.5], 1e-8);
+        assert_eq!((demand.max, simulation.rejected), (15.0, 0));
     }
 }

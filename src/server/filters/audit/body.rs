@@ -1,10 +1,11 @@
 //! Recording of streamed response bodies: the end of the body is an event, which may include the response object.
 
-use super::record::Record;
+use super::record::{Record, now};
 use crate::audit::event::ResponseStatus;
 use crate::audit::{Stage, response};
 use crate::request::body::BoxError;
 use crate::request::{Body, FromBackend, Response};
+use crate::telemetry::request_parts::{Part, RequestParts};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
@@ -12,19 +13,23 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 /// Records the end of a streamed response. In the blocking modes the end of the body is delayed until the event is
 /// stored.
 pub(super) fn record(response: Response, record: Arc<Record>, status: ResponseStatus) -> Response {
-    let worth = record.wants_responses() && FromBackend::of(&response).is_none();
+    let own = FromBackend::of(&response).is_none();
+    let worth = own && record.wants_responses();
     let copy = (worth && response::is_object(response.headers())).then(|| Copy {
         headers: response.headers().clone(),
         bytes: Vec::new(),
         too_large: false,
     });
+    let stopwatch = (own && !record.is_long_running()).then(|| Stopwatch::start(record.trail.parts()));
     response.map(|body| {
         Body::stream(Recorded {
             body,
+            stopwatch,
             last: Some(Last { record, status, copy }),
             storing: None,
         })
@@ -35,6 +40,44 @@ struct Copy {
     headers: HeaderMap,
     bytes: Vec<u8>,
     too_large: bool,
+}
+
+/// Measures the production of the pieces of a body ([`Part::Serialize`]), and the times between them ([`Part::Write`]).
+struct Stopwatch {
+    parts: Arc<RequestParts>,
+    since: Instant,
+    /// The connection has a piece to write, or the head of the response.
+    writing: bool,
+}
+
+impl Stopwatch {
+    fn start(parts: Arc<RequestParts>) -> Self {
+        Self {
+            parts,
+            since: now(),
+            writing: true,
+        }
+    }
+
+    /// The connection asks for the next piece.
+    fn polled(&mut self) {
+        if self.writing {
+            self.lap(Part::Write);
+            self.writing = false;
+        }
+    }
+
+    /// The connection has been given a piece, or the end.
+    fn given(&mut self) {
+        self.lap(Part::Serialize);
+        self.writing = true;
+    }
+
+    fn lap(&mut self, part: Part) {
+        let now = now();
+        self.parts.record(part, now.saturating_duration_since(self.since));
+        self.since = now;
+    }
 }
 
 struct Last {
@@ -60,6 +103,7 @@ impl Last {
 
 struct Recorded {
     body: Body,
+    stopwatch: Option<Stopwatch>,
     last: Option<Last>,
     storing: Option<(Pin<Box<dyn Future<Output = bool> + Send>>, Option<BoxError>)>,
 }
@@ -70,7 +114,10 @@ impl http_body::Body for Recorded {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if self.storing.is_none() {
-            let error = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            self.stopwatch.iter_mut().for_each(Stopwatch::polled);
+            let polled = ready!(Pin::new(&mut self.body).poll_frame(cx));
+            self.stopwatch.iter_mut().for_each(Stopwatch::given);
+            let error = match polled {
                 Some(Ok(frame)) => {
                     if let (Some(data), Some(copy)) =
                         (frame.data_ref(), self.last.as_mut().and_then(|l| l.copy.as_mut()))

@@ -5,11 +5,12 @@ use crate::audit::{Audit, Event, PendingWrites, Stage, Verdict};
 use crate::request::audit::AuditData;
 use crate::request::{AuditLevel, AuditTrail, RequestContext, RequestInfo, UserInfo};
 use crate::server::respond;
+use crate::sync::{Mutex, MutexGuard};
 use bytes::Bytes;
 use http::header::USER_AGENT;
 use http::{HeaderMap, Uri};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 
@@ -30,11 +31,11 @@ pub(in crate::server::filters) struct RequestSummary {
 }
 
 impl RequestSummary {
-    pub fn of(req: &crate::request::Request, info: Arc<RequestInfo>) -> Self {
+    pub(crate) fn of(req: &crate::request::Request, info: Arc<RequestInfo>) -> Self {
         Self::of_parts(req.uri(), req.headers(), RequestContext::of(req), info)
     }
 
-    pub fn of_parts(uri: &Uri, headers: &HeaderMap, known: &RequestContext, info: Arc<RequestInfo>) -> Self {
+    pub(crate) fn of_parts(uri: &Uri, headers: &HeaderMap, known: &RequestContext, info: Arc<RequestInfo>) -> Self {
         Self {
             info,
             audit_id: known.audit_id.as_ref().map_or_else(|| "".into(), |id| id.text().into()),
@@ -48,7 +49,7 @@ impl RequestSummary {
 }
 
 /// Tokio's clock, because tests can pause it.
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
@@ -93,7 +94,12 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub fn new(audit: Arc<Audit>, verdict: Verdict, summary: RequestSummary, user: Option<Arc<UserInfo>>) -> Self {
+    pub(crate) fn new(
+        audit: Arc<Audit>,
+        verdict: Verdict,
+        summary: RequestSummary,
+        user: Option<Arc<UserInfo>>,
+    ) -> Self {
         let subject = Subject {
             audit_id: summary.audit_id,
             uri: summary.uri,
@@ -113,21 +119,21 @@ impl Record {
         }
     }
 
-    pub fn is_long_running(&self) -> bool {
+    pub(crate) fn is_long_running(&self) -> bool {
         self.subject.info.is_long_running()
     }
 
-    pub fn is_delete(&self) -> bool {
+    pub(crate) fn is_delete(&self) -> bool {
         matches!(self.subject.info.verb.as_str(), "delete" | "deletecollection")
     }
 
     /// Whether response objects are recorded. Those of long-running requests are not.
-    pub fn wants_responses(&self) -> bool {
+    pub(crate) fn wants_responses(&self) -> bool {
         self.verdict.level == AuditLevel::RequestResponse && !self.is_long_running()
     }
 
     /// Submits the event of a stage to the backends, unless the policy omits that stage.
-    pub fn submit(&self, stage: Stage, status: Option<ResponseStatus>, object: Option<Bytes>) -> PendingWrites {
+    pub(crate) fn submit(&self, stage: Stage, status: Option<ResponseStatus>, object: Option<Bytes>) -> PendingWrites {
         if self.verdict.omit_stages.has(stage) {
             return PendingWrites::default();
         }
@@ -141,8 +147,10 @@ impl Record {
         let took = now().saturating_duration_since(self.received);
         let done = matches!(stage, Stage::ResponseComplete | Stage::Panic);
         if done && took > SLOW && !self.is_long_running() {
-            let key = "apiserver.latency.k8s.io/total".to_owned();
-            annotations.insert(key, crate::apimachinery::time::go_duration(took));
+            for (part, took) in self.trail.parts().durations().chain([("total", took)]) {
+                let key = format!("apiserver.latency.k8s.io/{part}");
+                annotations.insert(key, crate::apimachinery::time::go_duration(took));
+            }
         }
         let said = said.unwrap_or_default();
         let or = |path: &str, body: String| if path.is_empty() { body } else { path.to_owned() };
@@ -194,21 +202,21 @@ impl Record {
 pub(super) struct CompletionGuard(Mutex<(Option<Arc<Record>>, Option<ResponseStatus>)>);
 
 impl CompletionGuard {
-    pub fn new(record: Arc<Record>) -> Self {
+    pub(crate) fn new(record: Arc<Record>) -> Self {
         Self(Mutex::new((Some(record), None)))
     }
 
     fn lock(&self) -> MutexGuard<'_, (Option<Arc<Record>>, Option<ResponseStatus>)> {
-        self.0.lock().expect("no code panics while holding this lock")
+        self.0.lock()
     }
 
     /// Sets the status to record.
-    pub fn answered(&self, status: ResponseStatus) {
+    pub(crate) fn answered(&self, status: ResponseStatus) {
         self.lock().1 = Some(status);
     }
 
     /// Disarms the guard, because the last event is recorded elsewhere.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.lock().0 = None;
     }
 }

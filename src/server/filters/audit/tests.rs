@@ -9,12 +9,16 @@ use crate::server::chain::ChainConfig;
 use crate::server::lifecycle::Lifecycle;
 use crate::server::respond::FnHandler;
 use crate::server::{EmptyDelegate, GenericServer, Prepared};
+use crate::sync::Mutex;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::AuditMetrics;
+use crate::telemetry::request_parts::{self, Part};
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http_body::Frame;
-use std::sync::{Arc, Mutex};
+use http_body_util::BodyExt as _;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -31,7 +35,7 @@ impl Sink for Kept {
     }
 
     fn write(self: Arc<Self>, events: Vec<Arc<Event>>) -> WriteOutcome {
-        let mut kept = self.events.lock().unwrap();
+        let mut kept = self.events.lock();
         kept.extend(events.iter().map(|e| json::decode(&e.encode(false)).unwrap()));
         let (tell, stored) = oneshot::channel();
         tell.send(!self.fails).unwrap();
@@ -42,7 +46,7 @@ impl Sink for Kept {
 impl Kept {
     /// The `stage code` pairs of the events.
     fn stages(&self) -> Vec<String> {
-        let kept = self.events.lock().unwrap();
+        let kept = self.events.lock();
         let shown = |e: &Value| {
             let code = e.at(&["responseStatus", "code"]).as_i64().unwrap_or(0);
             format!("{} {code}", e.str_at(&["stage"]))
@@ -51,7 +55,7 @@ impl Kept {
     }
 
     fn last(&self) -> Value {
-        self.events.lock().unwrap().last().cloned().unwrap()
+        self.events.lock().last().cloned().unwrap()
     }
 }
 
@@ -113,7 +117,7 @@ async fn a_complete_response_is_recorded_at_the_policy_level() {
         let answer = send(&s, get("/api/v1/namespaces/n/secrets/s")).await;
         assert_eq!(answer.into_body().collect(1 << 20).await.unwrap(), SECRET);
         assert_eq!(kept.stages(), stages, "{level}");
-        let all = format!("{:?}", kept.events.lock().unwrap());
+        let all = format!("{:?}", kept.events.lock());
         assert_eq!(all.contains("SHH"), spoken, "{level}");
     }
 }
@@ -197,13 +201,13 @@ async fn an_upgrade_completes_when_its_connection_ends() {
     let carried = Arc::new(Mutex::new(None));
     let carrier = carried.clone();
     let (s, kept) = served("Metadata", move |req| {
-        *carrier.lock().unwrap() = RequestContext::of(req).until_upgrade_ends.clone();
+        *carrier.lock() = RequestContext::of(req).until_upgrade_ends.clone();
         of(101, "")
     });
     let asked = get("/api/v1/namespaces/n/pods/p/exec").header("upgrade", "websocket");
     drop(send(&s, asked).await);
     assert_eq!(kept.stages(), ["RequestReceived 0", "ResponseStarted 101"]);
-    carried.lock().unwrap().take();
+    carried.lock().take();
     assert_eq!(kept.stages()[2..], ["ResponseComplete 101"]);
 }
 
@@ -224,6 +228,74 @@ impl crate::request::UnprotectedHandler for Stuck {
     async fn serve(self: Arc<Self>, _: Request, _: crate::request::Authorized) -> Response {
         std::future::pending().await
     }
+}
+
+/// A handler that waits for two mutating webhooks, then for two validating ones at once, then for its store, and streams its
+/// response.
+struct Slow;
+
+#[async_trait::async_trait]
+impl crate::request::UnprotectedHandler for Slow {
+    async fn serve(self: Arc<Self>, req: Request, _: crate::request::Authorized) -> Response {
+        let audit = RequestContext::of(&req).audit.clone().unwrap();
+        for took in [200, 250] {
+            audit.took(Part::MutatingWebhooks, Duration::from_millis(took));
+        }
+        for took in [300, 100] {
+            audit.took(Part::ValidatingWebhooks, Duration::from_millis(took));
+        }
+        // A store does not have the trail.
+        request_parts::record(Part::Store, Duration::from_millis(70));
+        let took = match req.uri().path().ends_with("slow") {
+            true => Duration::from_millis(500),
+            false => Duration::from_millis(250),
+        };
+        tokio::time::sleep(took).await;
+        let pieces = futures_util::stream::iter([Bytes::from("{"), Bytes::from("}")]).then(|piece| async {
+            tokio::time::sleep(Duration::from_millis(40)).await;
+            Ok::<_, std::io::Error>(Frame::data(piece))
+        });
+        of(200, "").map(|_| Body::stream(http_body_util::StreamBody::new(Box::pin(pieces))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_requests_are_annotated_with_the_time_that_their_parts_took() {
+    let kept = Arc::new(Kept::default());
+    let head = GenericServer::new("head", Arc::new(EmptyDelegate));
+    head.mux().handle_prefix("/api/v1/", Arc::new(Slow));
+    let s = head.prepare(config("Metadata", &kept, Mode::Blocking), Duration::ZERO);
+    let mut body = send(&s, get("/api/v1/namespaces/slow")).await.into_body();
+    for _ in 0..2 {
+        body.frame().await.unwrap().unwrap();
+        // A slow client.
+        tokio::time::sleep(Duration::from_millis(85)).await;
+    }
+    assert!(body.frame().await.is_none());
+    let last = kept.last();
+    let latency = |part: &str| {
+        let key = format!("apiserver.latency.k8s.io/{part}");
+        last.at(&["annotations", &key]).as_str().unwrap_or_default().to_owned()
+    };
+    for (part, took) in [
+        ("total", "750ms"),
+        ("mutating-webhook", "450ms"),
+        ("validating-webhook", "300ms"),
+        ("etcd", "70ms"),
+        ("serialize-response-object", "80ms"),
+        ("response-write", "170ms"),
+        ("transform-response-object", ""),
+        ("decode-response-object", ""),
+        ("impersonation", ""),
+        ("apf-queue-wait", ""),
+    ] {
+        assert_eq!(latency(part), took, "{part}");
+    }
+    for part in ["authentication", "authorization"] {
+        assert!(!latency(part).is_empty(), "{part}");
+    }
+    drop(send(&s, get("/api/v1/namespaces/quick")).await);
+    assert!(!format!("{:?}", kept.last()).contains("latency"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,7 +328,6 @@ async fn unauthenticated_rejections_are_a_single_event() {
     let tried: Vec<String> = kept
         .events
         .lock()
-        .unwrap()
         .iter()
         .map(|e| e.str_at(&["responseStatus", "message"]).to_owned())
         .collect();

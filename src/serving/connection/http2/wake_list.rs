@@ -3,9 +3,11 @@
 //! The connection and each of its streams have their own waker. Waking one adds it to the list in [`WakeList`], and
 //! wakes the task if it is asleep. During a round no wake-up is needed, because the round ends by checking the list.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Wake, Waker};
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// The list of woken streams, and whether the connection itself was woken.
 #[derive(Debug, Default)]
@@ -76,7 +78,7 @@ impl WakeList {
     }
 
     fn lock(&self) -> MutexGuard<'_, List> {
-        self.0.lock().expect("no code panics while holding this lock")
+        self.0.lock()
     }
 }
 

@@ -1,6 +1,12 @@
 //! When history is discarded.
 
 use super::*;
+use crate::storage::budget::HistoryLimits;
+
+const UNLIMITED: HistoryLimits = HistoryLimits {
+    bytes: usize::MAX,
+    min_bytes: usize::MAX,
+};
 
 #[tokio::test]
 async fn compacted_error_carries_the_oldest_available_revision() {
@@ -50,11 +56,11 @@ fn history_keeps_its_time_window_and_a_minimum() {
         let event = feed.put("ns/a");
         history.push(start + Duration::from_secs(10 * i), event, &state);
     }
-    history.trim(start + Duration::from_secs(200), usize::MAX);
+    history.trim(start + Duration::from_secs(200), UNLIMITED);
     let kept = |h: &History, since| h.after(Revision(since), usize::MAX).map(|e| e.len()).ok();
     // At 200 s, events from 130 s on are within the window: 13 to 19, which are revisions 15 to 21.
     assert_eq!((kept(&history, 13), kept(&history, 14)), (None, Some(7)));
-    history.trim(start + Duration::from_secs(9000), usize::MAX);
+    history.trim(start + Duration::from_secs(9000), UNLIMITED);
     assert_eq!((kept(&history, 15), kept(&history, 16)), (None, Some(5)));
 }
 
@@ -77,9 +83,9 @@ fn the_minimum_of_events_is_bounded_in_bytes() {
         all.0 == 90 && all.1 > 20_000,
         "the events are larger than the minimum: {all:?}"
     );
-    history.trim(now, usize::MAX);
+    history.trim(now, UNLIMITED);
     assert_eq!(history.stats(), all, "young events are kept");
-    history.trim(now + Duration::from_secs(3600), usize::MAX);
+    history.trim(now + Duration::from_secs(3600), UNLIMITED);
     let (events, bytes, _) = history.stats();
     assert!(
         events > 0 && bytes <= 20_000,
@@ -100,13 +106,37 @@ fn history_is_bounded_in_bytes() {
     let state = Snapshot::new(vec![], Revision(1));
     for _ in 0..200 {
         history.push(now, feed.put("ns/a"), &state);
-        history.trim(now, usize::MAX);
+        history.trim(now, UNLIMITED);
     }
     let (events, bytes, _) = history.stats();
     assert!(
         events > 2 && events < 100 && bytes <= 20_000,
         "{events} events of {bytes} bytes"
     );
+}
+
+#[test]
+fn what_idle_histories_keep_is_bounded_together() {
+    let budget = Budget::unlimited();
+    let value = "x".repeat(500_000);
+    let mut feeds: Vec<Feed> = (0..10)
+        .map(|_| Feed::within(Bounds::default(), budget.clone()))
+        .collect();
+    for feed in &mut feeds {
+        for _ in 0..8 {
+            feed.put_value("ns/a", &value);
+        }
+        feed.put("ns/b");
+    }
+    assert!(budget.stats().history > 40_000_000, "young events are kept");
+    let later = Instant::now() + Duration::from_secs(100);
+    // Each pass sees what the ones before left.
+    for feed in feeds.iter().cycle().take(30) {
+        feed.cacher.trim_at(later);
+    }
+    let kept = budget.stats().history;
+    assert!(kept <= 17 << 20, "{kept} bytes");
+    assert!(feeds.iter().all(|f| f.cacher.stats().events > 0));
 }
 
 #[test]
@@ -148,16 +178,7 @@ async fn pinned_snapshots_are_bounded_in_bytes() {
     };
     let mut feed = Feed::new(bounds);
     let big = "x".repeat(100_000);
-    let put = |feed: &mut Feed, i: usize| {
-        let draft = Draft::new(
-            &crate::json!({"metadata": {"name": "x"}, "data": {"k": big.as_str()}}),
-            vec![],
-        );
-        feed.revision += 1;
-        let key = format!("ns/{}", i % 4);
-        let entry = Arc::new(draft.into_entry(&key, Revision(feed.revision)));
-        feed.publish(&[Arc::new(Event::new(entry, feed.cacher.peek(&key), false))]);
-    };
+    let put = |feed: &mut Feed, i: usize| feed.put_value(&format!("ns/{}", i % 4), &big);
     (0..4).for_each(|i| put(&mut feed, i));
     let page = ListOptions {
         limit: 1,

@@ -13,7 +13,7 @@ impl Disk {
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
-    pub fn compact(&mut self, target: u64, step: usize) -> rusqlite::Result<()> {
+    pub(crate) fn compact(&mut self, target: u64, step: usize) -> rusqlite::Result<()> {
         self.inject_fault(Step::Upkeep)?;
         self.dirty = true;
         let tx = self.db.transaction()?;
@@ -57,7 +57,7 @@ impl Disk {
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
-    pub fn set_revision(&mut self, revision: u64) -> rusqlite::Result<()> {
+    pub(crate) fn set_revision(&mut self, revision: u64) -> rusqlite::Result<()> {
         self.db.execute(
             "UPDATE meta SET revision = ?1, compacted = ?1, sum = ?2",
             [revision.cast_signed(), Self::meta_sum(revision, revision, self.objects)],
@@ -70,7 +70,7 @@ impl Disk {
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
-    pub fn vacuum(&mut self) -> rusqlite::Result<()> {
+    pub(crate) fn vacuum(&mut self) -> rusqlite::Result<()> {
         self.db.execute_batch("VACUUM")
     }
 
@@ -78,7 +78,7 @@ impl Disk {
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
-    pub fn mark(&mut self, revision: u64, at: i64) -> rusqlite::Result<()> {
+    pub(crate) fn mark(&mut self, revision: u64, at: i64) -> rusqlite::Result<()> {
         let mark = "INSERT OR REPLACE INTO marks VALUES (?1, ?2)";
         self.db
             .prepare_cached(mark)?
@@ -98,7 +98,7 @@ impl Disk {
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
-    pub fn exceeds_history_budget(&self, packed: u64) -> rusqlite::Result<bool> {
+    pub(crate) fn exceeds_history_budget(&self, packed: u64) -> rusqlite::Result<bool> {
         let (free, all) = self.pages()?;
         Ok(space::exceeds_history_budget(all.saturating_sub(free) * PAGE, packed))
     }
@@ -108,7 +108,7 @@ impl Disk {
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
-    pub fn reclaim(&mut self, packed: u64, busy: bool) -> rusqlite::Result<bool> {
+    pub(crate) fn reclaim(&mut self, packed: u64, busy: bool) -> rusqlite::Result<bool> {
         const STEP: u64 = 256;
         let (free, all) = self.pages()?;
         let over_file_budget = space::exceeds_file_budget(all * PAGE, packed);
@@ -126,7 +126,7 @@ impl Disk {
     ///
     /// # Errors
     /// As [`commit`](Self::commit); the store's contents are unchanged.
-    pub fn probe(&mut self) -> rusqlite::Result<()> {
+    pub(crate) fn probe(&mut self) -> rusqlite::Result<()> {
         self.inject_fault(Step::Upkeep)?;
         self.db.execute("INSERT INTO room VALUES (zeroblob(65536))", [])?;
         self.db.execute("DELETE FROM room", []).map(drop)
@@ -136,7 +136,7 @@ impl Disk {
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
-    pub fn digest(&self, prefix: &str) -> rusqlite::Result<Digest> {
+    pub(crate) fn digest(&self, prefix: &str) -> rusqlite::Result<Digest> {
         let mut all = self
             .db
             .prepare_cached("SELECT key, revision FROM live WHERE key >= ?1 AND key < ?2 ORDER BY key")?;
@@ -154,7 +154,7 @@ impl Disk {
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
-    pub fn checkpoint(&mut self) -> rusqlite::Result<()> {
+    pub(crate) fn checkpoint(&mut self) -> rusqlite::Result<()> {
         if std::mem::take(&mut self.dirty) {
             self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
         }

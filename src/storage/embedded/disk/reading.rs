@@ -51,7 +51,7 @@ impl Disk {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn load(&mut self, max_events: u64) -> Result<Contents, OpenError> {
+    pub(crate) fn load(&mut self, max_events: u64) -> Result<Contents, OpenError> {
         let sql = |e| OpenError::sqlite(&self.path, e);
         // Provokes the errors of a first write now, without writing anything.
         self.db

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// A stored object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object {
+pub(crate) struct Object {
     /// The full key.
     pub key: String,
     /// The revision of its last write.
@@ -24,7 +24,7 @@ pub struct Object {
 ///
 /// # Errors
 /// [`OpenError`] if the store is missing, damaged or inaccessible.
-pub fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
+pub(crate) fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
     let path = file(dir);
     let db = open_store(dir)?;
     let sql = |e| OpenError::sqlite(&path, e);
@@ -61,7 +61,7 @@ pub fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
 ///
 /// # Errors
 /// [`OpenError`]: a store exists already, or writing failed; nothing is left behind then.
-pub fn fill(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_>) -> Result<(), OpenError> {
+pub(crate) fn fill(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_>) -> Result<(), OpenError> {
     let _lock = DirectoryLock::acquire(dir)?;
     let path = file(dir);
     if path.exists() {

@@ -19,7 +19,7 @@ fn answer(cases: &mut Cases, name: &str, otherwise: impl Fn(&mut Tls) + Send + S
     });
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.size(1 << 20);
     let mut text = |name: &str, bytes: Vec<u8>| answer(cases, name, move |io| drop(io.write_all(&bytes)));
     text("no HTTP", b"\x00\x01\x02 garbage\r\n\r\n".to_vec());

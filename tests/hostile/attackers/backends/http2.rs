@@ -54,7 +54,7 @@ fn proper(stream: u32) -> Vec<u8> {
     [begin, frame(frames::DATA, frames::END_STREAM, stream, body.as_bytes())].concat()
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     use frames::*;
     let n = scale.size(20_000);
     let mut peer = |name: &str, respond: Box<dyn Fn(u32, &mut Tls) + Send + Sync>| {

@@ -16,7 +16,7 @@ fn hang(io: &mut Tls) {
     while io.read(&mut rest).is_ok_and(|n| n > 0) {}
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.reduced(100, 4);
     let mut stall = |name: &str, otherwise: fn(&mut Tls)| {
         cases.add(format!("stall: {name}"), move |scene| {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 const OPEN: &str = r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true}"#;
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.size(10_000);
     let few = scale.reduced(20, 4);
     rules(cases, n);

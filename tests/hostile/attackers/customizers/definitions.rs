@@ -5,7 +5,7 @@ use crate::attackers::Cases;
 use crate::scale::Scale;
 use crate::wire::Request;
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.size(10_000);
     let large = move |mark: usize| {
         let properties = super::joined(n, |i| {

@@ -13,7 +13,7 @@ fn with_list(items: String) -> Request {
     Request::post(OBJECTS, object("a", &format!(r#"{{"l":{items}}}"#)))
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.size(10_000);
     lists(cases, n);
     branches(cases, n);

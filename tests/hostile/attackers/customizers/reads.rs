@@ -8,7 +8,7 @@ use crate::wire::Request;
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const OPEN: &str = r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true}"#;
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.size(10_000);
     columns(cases, n);
     watches(cases, n, scale);

@@ -11,7 +11,7 @@ const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissio
 const BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
 const FLOWS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.size(10_000);
     let strings = |n: usize, prefix: &str| joined(n, |i| format!(r#""{prefix}{i}""#));
     for (path, kind) in [

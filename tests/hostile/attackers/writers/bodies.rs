@@ -16,7 +16,7 @@ fn json(text: impl Into<Vec<u8>>) -> Request {
 
 const HEAD: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: yaml\n";
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     aliases(cases, scale);
     yaml_shapes(cases, scale);
     json_shapes(cases, scale);
@@ -247,7 +247,7 @@ fn protobuf(body: Vec<u8>) -> Request {
 }
 
 /// Encodes a bytes field.
-pub fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![number << 3 | 2];
     let mut n = bytes.len();
     while n > 127 {

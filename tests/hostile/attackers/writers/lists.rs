@@ -20,7 +20,7 @@ fn fill(scene: &mut Scene<'_>, n: usize, size: usize) {
     scene.slowest = std::time::Duration::ZERO;
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     large_lists(cases, scale);
     selectors(cases, scale);
     queries(cases, scale);

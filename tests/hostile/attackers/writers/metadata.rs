@@ -21,7 +21,7 @@ fn finalized(scene: &mut Scene<'_>, metadata: String) {
     scene.stage.admin(&none);
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.reduced(25_000, 2);
     let owner = |i: usize, uid: usize| {
         format!(r#"{{"apiVersion":"v1","kind":"Pod","name":"o{i}","uid":"{uid:08}-0000-4000-8000-000000000000"}}"#)

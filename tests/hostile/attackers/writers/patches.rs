@@ -13,7 +13,7 @@ fn stored(scene: &mut Scene<'_>, rest: &str) -> String {
     format!("{CONFIG_MAPS}/patched")
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     json_patches(cases, scale);
     merges(cases, scale);
     applies(cases, scale);

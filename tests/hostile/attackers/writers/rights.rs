@@ -43,7 +43,7 @@ fn grant(scene: &mut crate::scene::Scene<'_>, name: &str, rules: &str) {
     });
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     cases.request("role: three rules of 100 groups × 100 resources × 100 verbs", || {
         let rules = joined(3, |_| rule(100, 100, 100));
         Request::post(ROLES, role("cross", &rules))

@@ -44,7 +44,7 @@ fn shapes() -> impl Iterator<Item = Shape> {
     pods::shapes().into_iter().chain(others::shapes())
 }
 
-pub fn all(cases: &mut Cases, scale: &Scale) {
+pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     for s in shapes() {
         let n = scale.size(s.n);
         cases.add(format!("spec: {}", s.name), move |scene| {

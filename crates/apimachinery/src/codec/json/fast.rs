@@ -102,6 +102,7 @@ impl Reader<'_> {
             return Some(Map::new());
         }
         loop {
+            self.origin.checkpoint();
             if self.token()? != b'"' {
                 return None;
             }
@@ -148,6 +149,7 @@ impl Reader<'_> {
             return Some(items);
         }
         loop {
+            self.origin.checkpoint();
             items.push(self.value(depth + 1)?);
             let next = self.token()?;
             self.at += 1;

@@ -6,6 +6,7 @@
 
 use super::{MAX_DEPTH, decode};
 use crate::value::{Map, Str, Value};
+use std::ops::Range;
 
 /// The bytes are not in this crate's encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,35 @@ pub fn read(json: &[u8], mask: &Mask) -> Result<Value, UnexpectedEncoding> {
     Cursor::at(json, 0).read(mask)
 }
 
+/// A step to a part of a document.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// The member of an object with this name, which contains nothing that JSON escapes.
+    Member(&'a str),
+    /// The item of a list with this index.
+    Item(usize),
+}
+
+/// Returns where in a document the value at the end of `path` is; `None` if there is none.
+///
+/// # Errors
+/// [`UnexpectedEncoding`] if the bytes are not in this crate's encoding.
+pub fn locate(json: &[u8], path: &[Step<'_>]) -> Result<Option<Range<usize>>, UnexpectedEncoding> {
+    let mut at = Cursor::at(json, 0);
+    for step in path {
+        let found = match step {
+            Step::Member(name) => at.enter_member(name)?,
+            Step::Item(index) => at.enter_item(*index)?,
+        };
+        if !found {
+            return Ok(None);
+        }
+    }
+    let start = at.offset();
+    at.skip()?;
+    Ok(Some(start..at.offset()))
+}
+
 /// A position in an encoded document.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
@@ -153,6 +183,37 @@ impl<'a> Cursor<'a> {
         let key = &self.json[from..self.at - 1];
         self.take(b':')?;
         Ok(Some(key))
+    }
+
+    /// Moves to a member of the object here; false if this is no object, or has no such member.
+    fn enter_member(&mut self, name: &str) -> Result<bool, UnexpectedEncoding> {
+        if self.enter().is_err() {
+            return Ok(false);
+        }
+        while let Some(key) = self.key()? {
+            if key == name.as_bytes() {
+                return Ok(true);
+            }
+            self.skip()?;
+        }
+        Ok(false)
+    }
+
+    /// Moves to an item of the list here; false if this is no list, or has no such item.
+    fn enter_item(&mut self, index: usize) -> Result<bool, UnexpectedEncoding> {
+        if self.take(b'[').is_err() {
+            return Ok(false);
+        }
+        for _ in 0..index {
+            if self.peek()? == b']' {
+                return Ok(false);
+            }
+            self.skip()?;
+            if self.peek()? == b',' {
+                self.at += 1;
+            }
+        }
+        Ok(self.peek()? != b']')
     }
 
     /// Skips a value.

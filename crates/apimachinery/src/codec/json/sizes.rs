@@ -5,6 +5,7 @@
 
 use super::MAX_DEPTH;
 use super::projection::string_end;
+use crate::interrupt::pause;
 
 /// Texts up to this length are decoded without counting.
 const SMALL: usize = 64 * 1024;
@@ -30,6 +31,7 @@ impl Sizes {
             at += 1;
             match b {
                 b'{' | b'[' => {
+                    pause();
                     if let (true, Some(&container)) = (just_opened, open.last()) {
                         sizes[container] = 1;
                     }
@@ -43,6 +45,7 @@ impl Sizes {
                 }
                 b'}' | b']' => drop(open.pop()),
                 b',' => {
+                    pause();
                     if let Some(&container) = open.last() {
                         sizes[container] += 1;
                     }

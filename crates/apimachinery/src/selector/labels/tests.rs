@@ -73,14 +73,14 @@ fn parse_errors_match_upstream() {
         (",a", "found ',', expected: !, identifier, or 'end of string'"),
         ("!a=b", "found '=', expected: ',' or 'end of string'"),
     ] {
-        assert_eq!(LabelSelector::parse(text).unwrap_err(), want, "{text}");
+        assert_eq!(LabelSelector::parse(text).unwrap_err().to_string(), want, "{text}");
     }
-    let e = LabelSelector::parse("k=1;b").unwrap_err();
+    let e = LabelSelector::parse("k=1;b").unwrap_err().to_string();
     assert!(
         e.starts_with("unable to parse requirement: values[0][k]: Invalid value: \"1;b\": a valid label must be "),
         "{e}"
     );
-    let e = LabelSelector::parse("UPPER/x").unwrap_err();
+    let e = LabelSelector::parse("UPPER/x").unwrap_err().to_string();
     assert!(
         e.starts_with("unable to parse requirement: <nil>: Invalid value: \"UPPER/x\": prefix part "),
         "{e}"

@@ -10,7 +10,7 @@ const SCALERS: &str = "/apis/autoscaling/v2/namespaces/evil/horizontalpodautosca
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/evil/resourceclaims";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/evil/deployments";
 
-pub fn shapes() -> Vec<Shape> {
+pub(super) fn shapes() -> Vec<Shape> {
     vec![
         shape(
             "a service of 30,000 ports",

@@ -21,7 +21,7 @@ fn container_of(name: &'static str, member: &str, n: usize, item: fn(usize) -> S
     shape(name, PODS, &object, n, item)
 }
 
-pub fn shapes() -> Vec<Shape> {
+pub(super) fn shapes() -> Vec<Shape> {
     let container = |i| format!(r#"{{"name":"c{i}","image":"i"}}"#);
     vec![
         shape("10,000 containers", PODS, CONTAINERS, 10_000, container),

@@ -50,6 +50,27 @@ fn malformed_lists_terminate_as_odd() {
     assert_eq!(Cursor::at(b"}", 0).skip(), Err(UnexpectedEncoding));
 }
 
+#[test]
+fn parts_are_located_by_member_and_item() {
+    use Step::{Item, Member};
+    let json = br#"{"a":[{"b":1},{"b":{"c":[]}},2],"d":null}"#;
+    let at = |path: &[Step<'_>]| locate(json, path).unwrap().map(|range| &json[range]);
+    assert_eq!(at(&[]), Some(&json[..]));
+    assert_eq!(at(&[Member("a"), Item(1), Member("b")]), Some(&br#"{"c":[]}"#[..]));
+    assert_eq!(at(&[Member("a"), Item(2)]), Some(&b"2"[..]));
+    assert_eq!(at(&[Member("d")]), Some(&b"null"[..]));
+    for none in [
+        &[Member("x")][..],
+        &[Item(0)],
+        &[Member("a"), Item(3)],
+        &[Member("d"), Member("x")],
+        &[Member("a"), Item(1), Member("b"), Member("c"), Item(0)],
+    ] {
+        assert_eq!(at(none), None, "{none:?}");
+    }
+    assert_eq!(locate(b"{\"a\":[1,", &[Member("a"), Item(1)]), Err(UnexpectedEncoding));
+}
+
 fn tree() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

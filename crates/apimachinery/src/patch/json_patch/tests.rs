@@ -1,0 +1,136 @@
+use super::*;
+use crate::json;
+use proptest::prelude::*;
+
+fn patch(doc: Value, ops: Value) -> Option<Value> {
+    JsonPatch::decode(&json::to_vec(&ops), true).unwrap().apply(doc).ok()
+}
+
+#[test]
+fn operations_follow_upstreams_dialect() {
+    let doc = json!({"a": {"b": 1}, "l": [1, 2, 3], "x/y": {"~": null}});
+    for (ops, want) in [
+        (
+            json!([{"op": "add", "path": "/a/c", "value": 2}]),
+            json!({"a": {"b": 1, "c": 2}, "l": [1, 2, 3], "x/y": {"~": null}}),
+        ),
+        (
+            json!([{"op": "add", "path": "/l/-", "value": 4}, {"op": "remove", "path": "/l/-4"}]),
+            json!({"a": {"b": 1}, "l": [2, 3, 4], "x/y": {"~": null}}),
+        ),
+        (
+            json!([{"op": "add", "path": "/l/-1", "value": 4}]),
+            json!({"a": {"b": 1}, "l": [1, 2, 3, 4], "x/y": {"~": null}}),
+        ),
+        (
+            json!([{"op": "move", "from": "/l/0", "path": "/l/1"}]),
+            json!({"a": {"b": 1}, "l": [2, 1, 3], "x/y": {"~": null}}),
+        ),
+        (
+            json!([{"op": "copy", "from": "/a", "path": "/x~1y/~0"}]),
+            json!({"a": {"b": 1}, "l": [1, 2, 3], "x/y": {"~": {"b": 1}}}),
+        ),
+        (
+            json!([{"op": "test", "path": "/a/none", "value": null}, {"op": "replace", "path": "", "value": {}}]),
+            json!({}),
+        ),
+        (
+            json!([{"op": "test", "path": "/x~1y/~0", "value": null}, {"op": "replace", "path": "/l", "value": 0}]),
+            json!({"a": {"b": 1}, "l": 0, "x/y": {"~": null}}),
+        ),
+    ] {
+        assert_eq!(patch(doc.clone(), ops.clone()), Some(want), "{ops:?}");
+    }
+    for op in [
+        json!({"op": "remove", "path": "/a/none"}),
+        json!({"op": "replace", "path": "/a/none", "value": 1}),
+        json!({"op": "add", "path": "/none/x", "value": 1}),
+        json!({"op": "add", "path": "", "value": {}}),
+        json!({"op": "add", "path": "/l/4", "value": 1}),
+        json!({"op": "remove", "path": "/l/abc"}),
+        json!({"op": "remove", "path": "/l/3"}),
+        json!({"op": "test", "path": "/l/3", "value": null}),
+        json!({"op": "test", "path": "/a/b", "value": 1.5}),
+        json!({"op": "Add", "path": "/a/c", "value": 1}),
+        json!({"op": "add", "value": 1}),
+        json!({"op": "replace", "path": "", "value": 1}),
+        json!({"op": "move", "path": "/a"}),
+    ] {
+        assert_eq!(patch(doc.clone(), json!([op])), None, "{op:?}");
+    }
+}
+
+#[test]
+fn copied_bytes_are_limited_like_upstream() {
+    let text = "x".repeat(1 << 20);
+    let copy = |i: usize| json!({"op": "copy", "from": "/a", "path": (format!("/{i}"))});
+    let doc = json!({"a": text});
+    let ops = |n| Value::Array((0..n).map(copy).collect());
+    assert!(patch(doc.clone(), ops(2)).is_some());
+    assert!(
+        patch(doc, ops(3)).is_none(),
+        "three copies of 1 MiB plus quotes exceed the limit"
+    );
+    let doubled = json!({"op": "copy", "from": "/a", "path": "/a/-"});
+    assert!(patch(json!({"a": [1]}), Value::Array(vec![doubled; 100])).is_none());
+}
+
+#[test]
+fn moved_bytes_are_limited() {
+    let doc = Value::Object([("l", Value::Array(vec![Value::Null; 1 << 20]))].into_iter().collect());
+    let op = json!({"op": "add", "path": "/l/0", "value": 1});
+    let few = patch(doc.clone(), Value::Array(vec![op.clone(); 10])).map(|v| v.get("l").items().len());
+    assert_eq!(few, Some((1 << 20) + 10));
+    assert!(patch(doc, Value::Array(vec![op; 200])).is_none());
+}
+
+#[test]
+fn oversized_and_malformed_patches_are_rejected() {
+    let op = json!({"op": "add", "path": "/x", "value": "1"});
+    let body = json::to_vec(&Value::Array(vec![op; MAX_OPERATIONS + 1]));
+    let e = JsonPatch::decode(&body, true).unwrap_err();
+    assert_eq!(
+        (e.code, e.message.as_str()),
+        (
+            413,
+            "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
+        )
+    );
+    let e = JsonPatch::decode(b"[", true).unwrap_err();
+    assert_eq!(
+        (e.code, e.message.as_str()),
+        (400, "error decoding patch: unexpected end of JSON input")
+    );
+    assert_eq!(
+        JsonPatch::decode(b"{}", false).unwrap_err().message,
+        "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+    );
+    assert_eq!(
+        JsonPatch::decode(br#"[{"op":"test","x":1}]"#, true).unwrap().findings,
+        [r#"json patch unknown field "[0].x""#]
+    );
+}
+
+#[test]
+fn exponential_copies_are_rejected() {
+    let ops: Vec<Value> = (0..64)
+        .map(|i| json!({"op": "copy", "from": "", "path": format!("/{i}")}))
+        .collect();
+    assert_eq!(patch(json!({"a": "x"}), Value::from(ops)), None);
+    let ops: Vec<Value> = (0..64)
+        .map(|i| json!({"op": "copy", "from": "/a", "path": format!("/a/{i}")}))
+        .collect();
+    assert_eq!(patch(json!({"a": {"x": 1}}), Value::from(ops)), None);
+}
+
+proptest! {
+    #[test]
+    fn add_then_remove_restores_the_document(n in 0usize..6, at in 0usize..6, v in any::<i64>()) {
+        let doc = Value::from((0..n as i64).collect::<Vec<_>>());
+        let at = at.min(n);
+        let path = format!("/l/{at}");
+        let ops = json!([{"op": "add", "path": path, "value": v}, {"op": "test", "path": path, "value": v}, {"op": "remove", "path": path}]);
+        let doc = json!({"l": serde_json::Value::from(doc)});
+        prop_assert_eq!(patch(doc.clone(), ops), Some(doc));
+    }
+}

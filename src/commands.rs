@@ -1,0 +1,11 @@
+//! What the `torana` binary runs besides [`gateway::run`](crate::gateway::run): one entry point for each subcommand of
+//! [`gateway::Command`](crate::gateway::Command).
+
+pub use crate::app::credentials::{kubeconfig, token};
+pub use crate::app::dev::{Session, run as dev};
+pub use crate::app::doctor::{Report, run as doctor};
+pub use crate::app::tool::run as store;
+pub use crate::cli::store::StoreCommand;
+pub use crate::cli::{
+    DevCommand, DoctorCommand, ExplainAccess, HealthCommand, KubeconfigCommand, StatusCommand, TokenCommand,
+};

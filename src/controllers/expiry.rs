@@ -1,0 +1,76 @@
+//! Deletes objects when their time has come. Upstream's loops for this list all objects at an interval; here each object is
+//! looked at once, when it expires.
+
+use super::loopback::{Failure, Path, found};
+use super::term::Term;
+use crate::apimachinery::value::{Str, Value};
+use crate::client::Change;
+use crate::json;
+use crate::storage::Entry;
+use ::time::OffsetDateTime;
+use std::time::Duration;
+
+/// What a loop keeps of an object that may expire.
+pub(crate) trait Expiring: Send + Sync + 'static {
+    /// When it is to be deleted.
+    fn expires(&self) -> Option<OffsetDateTime>;
+    fn uid(&self) -> &str;
+}
+
+/// How a loop deletes.
+#[derive(Clone, Copy)]
+pub(crate) struct Loop {
+    pub queue: &'static str,
+    pub group: &'static str,
+    pub resource: &'static str,
+    pub service_account: &'static str,
+    /// What becomes of dependents.
+    pub policy: &'static str,
+}
+
+/// The time until `at`; zero if it has passed.
+pub(crate) fn until(at: OffsetDateTime) -> Duration {
+    Duration::try_from(at - OffsetDateTime::now_utc()).unwrap_or_default()
+}
+
+/// Starts the loop.
+pub(crate) fn start<T: Expiring>(term: &Term, of: Loop, parse: fn(&Entry) -> T) {
+    let queue = term.queue::<Str>(of.queue);
+    let changed = queue.clone();
+    let objects = term.inform((of.group, of.resource), parse, |objects| {
+        objects.subscribe(move |change: &Change<'_, T>| {
+            if let Some(at) = change.new.and_then(|object| object.expires()) {
+                changed.add_after(change.key.into(), until(at));
+            }
+        });
+    });
+    let Some(objects) = objects else { return };
+    let api = term.client(of.service_account);
+    let later = queue.clone();
+    term.process(of.queue, &queue, 1, move |key: Str| {
+        let (api, objects, later) = (api.clone(), objects.clone(), later.clone());
+        async move {
+            let Some(object) = objects.get(&key) else {
+                return Ok::<_, Failure>(());
+            };
+            let Some(at) = object.expires() else { return Ok(()) };
+            // It may have been changed to live longer.
+            match until(at) {
+                Duration::ZERO => {}
+                rest => {
+                    later.add_after(key.clone(), rest);
+                    return Ok(());
+                }
+            }
+            let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions", "propagationPolicy": (of.policy),
+                "preconditions": {"uid": (object.uid())}});
+            let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
+            let path = Path::of(of.group, "v1", namespace, of.resource).name(name);
+            match found(api.delete(path, &options).await.map(|()| Value::Null)) {
+                // Another object of that name.
+                Err(e) if e.code == 409 => Ok(()),
+                other => other.map(drop),
+            }
+        }
+    });
+}

@@ -1,0 +1,48 @@
+//! [`Secret`]: what the loops keep of a Secret. Only bootstrap tokens are kept with their content.
+
+use super::account_tokens::AccountToken;
+use super::bootstrap_tokens::BootstrapToken;
+use super::expiry::Expiring;
+use crate::storage::Entry;
+use ::time::OffsetDateTime;
+
+/// A Secret, by its type.
+pub(crate) enum Secret {
+    /// Of a type that no loop looks at.
+    Other,
+    Bootstrap(Box<BootstrapToken>),
+    Account(Box<AccountToken>),
+}
+
+impl Secret {
+    pub(crate) fn from_entry(entry: &Entry) -> Self {
+        if let Some(token) = BootstrapToken::from_entry(entry) {
+            return Self::Bootstrap(Box::new(token));
+        }
+        AccountToken::from_entry(entry).map_or(Self::Other, |token| Self::Account(Box::new(token)))
+    }
+
+    pub(crate) fn bootstrap(&self) -> Option<&BootstrapToken> {
+        match self {
+            Self::Bootstrap(token) => Some(token),
+            Self::Account(_) | Self::Other => None,
+        }
+    }
+
+    pub(crate) fn account(&self) -> Option<&AccountToken> {
+        match self {
+            Self::Account(token) => Some(token),
+            Self::Bootstrap(_) | Self::Other => None,
+        }
+    }
+}
+
+impl Expiring for Secret {
+    fn expires(&self) -> Option<OffsetDateTime> {
+        self.bootstrap()?.expires
+    }
+
+    fn uid(&self) -> &str {
+        self.bootstrap().map_or("", |token| &token.uid)
+    }
+}

@@ -1,0 +1,164 @@
+//! [`SliceMetrics`]: counts what the loop that writes EndpointSlices does (`endpointslice/metrics`).
+
+use super::slices::{MAX, Plan};
+use super::workloads::Service;
+use crate::apimachinery::value::Str;
+use crate::sync::Mutex;
+use crate::telemetry::{EndpointSliceMetrics, Telemetry};
+use std::collections::HashMap;
+use std::ops::AddAssign;
+
+/// What a plan does to the endpoints of a Service, and how many slices they fill.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) added: usize,
+    pub(crate) removed: usize,
+    /// Endpoints that there should be.
+    desired: usize,
+    /// Slices that there will be.
+    pub(crate) slices: usize,
+    /// Slices that there would be if only the last of each group had room left.
+    desired_slices: usize,
+}
+
+impl Counts {
+    /// Counts a group of endpoints with equal ports.
+    pub(crate) fn want(&mut self, endpoints: usize) {
+        self.desired += endpoints;
+        self.desired_slices += endpoints.div_ceil(MAX);
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.added += other.added;
+        self.removed += other.removed;
+        self.desired += other.desired;
+        self.slices += other.slices;
+        self.desired_slices += other.desired_slices;
+    }
+}
+
+/// What the gauges contain of a Service.
+struct Known {
+    counts: Counts,
+    /// Empty if it is unset.
+    distribution: Str,
+}
+
+/// The metrics of a gateway. The gauges are those of the present term.
+pub(crate) struct SliceMetrics {
+    families: EndpointSliceMetrics,
+    services: Mutex<HashMap<Str, Known>>,
+}
+
+impl SliceMetrics {
+    /// Registers the families, once per gateway.
+    pub(crate) fn new(telemetry: &Telemetry) -> Self {
+        Self {
+            families: EndpointSliceMetrics::new(telemetry.registry()),
+            services: Mutex::default(),
+        }
+    }
+
+    /// A Service is about to get the endpoints of a plan.
+    pub(super) fn planned(&self, key: &str, service: &Service, plan: &Plan) {
+        let (families, counts) = (&self.families, plan.counts);
+        families.added.observe(counts.added as f64);
+        families.removed.observe(counts.removed as f64);
+        let changed = plan.create.len() + plan.update.len() + plan.delete.len();
+        let distribution = service.traffic_distribution();
+        let labels = match service.has_topology_mode() {
+            true => ["Auto", ""],
+            false => ["Disabled", distribution],
+        };
+        families.changed.with_label_values(&labels).observe(changed as f64);
+        let known = Known {
+            counts,
+            distribution: distribution.into(),
+        };
+        self.replace(key, Some(known));
+    }
+
+    /// A slice was created, updated or deleted.
+    pub(super) fn changed(&self, operation: &str) {
+        self.families.changes.with_label_values(&[operation]).inc();
+    }
+
+    pub(super) fn synced(&self, failed: bool) {
+        let result = if failed { "error" } else { "success" };
+        self.families.syncs.with_label_values(&[result]).inc();
+    }
+
+    /// The Service is gone, or its slices come from elsewhere.
+    pub(super) fn forget(&self, key: &str) {
+        self.replace(key, None);
+    }
+
+    /// A new term begins: it looks at every Service again.
+    pub(super) fn reset(&self) {
+        let all = std::mem::take(&mut *self.services.lock());
+        all.values().for_each(|known| self.add(known, -1));
+    }
+
+    fn replace(&self, key: &str, new: Option<Known>) {
+        let mut services = self.services.lock();
+        if let Some(new) = &new {
+            self.add(new, 1);
+        }
+        let old = match new {
+            Some(new) => services.insert(key.into(), new),
+            None => services.remove(key),
+        };
+        if let Some(old) = old {
+            self.add(&old, -1);
+        }
+    }
+
+    fn add(&self, of: &Known, sign: i64) {
+        let (families, counts) = (&self.families, of.counts);
+        for (gauge, value) in [
+            (&families.desired, counts.desired),
+            (&families.slices, counts.slices),
+            // A Service without endpoints has an empty slice.
+            (&families.desired_slices, counts.desired_slices.max(1)),
+        ] {
+            gauge.add(sign * i64::try_from(value).unwrap_or(i64::MAX));
+        }
+        if !of.distribution.is_empty() {
+            families.distributions.with_label_values(&[&*of.distribution]).add(sign);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn the_gauges_are_the_sums_of_the_services_that_exist() {
+        let metrics = SliceMetrics::new(&Telemetry::new());
+        let service = Service::from_value(json!({"spec": {"trafficDistribution": "PreferClose"}}));
+        let plan = |endpoints: usize, slices: usize| {
+            let mut plan = Plan::default();
+            plan.counts.want(endpoints);
+            plan.counts.slices = slices;
+            plan
+        };
+        let gauges = || {
+            let f = &metrics.families;
+            let close = f.distributions.with_label_values(&["PreferClose"]);
+            [&f.desired, &f.slices, &f.desired_slices, &close].map(|gauge| gauge.get())
+        };
+        metrics.planned("x/a", &service, &plan(101, 3));
+        metrics.planned("x/b", &service, &plan(0, 1));
+        assert_eq!(gauges(), [101, 4, 3, 2]);
+        metrics.planned("x/a", &service, &plan(50, 1));
+        assert_eq!(gauges(), [50, 2, 2, 2]);
+        metrics.forget("x/b");
+        assert_eq!(gauges(), [50, 1, 1, 1]);
+        metrics.reset();
+        assert_eq!(gauges(), [0; 4]);
+    }
+}

@@ -1,0 +1,231 @@
+//! Generated tokens in Secrets that nobody uses any more (`legacy_serviceaccount_token_cleaner.go`): once they were not used
+//! for a year they are marked as invalid, and after another year they are deleted. Secrets that users made are kept.
+
+use super::account_tokens::AccountToken;
+use super::loopback::{Failure, Loopback, MERGE_PATCH, Path, found};
+use super::secrets::Secret;
+use super::term::Term;
+use crate::apimachinery::codec::json::projection::Mask;
+use crate::apimachinery::object::ObjectView as _;
+use crate::apimachinery::time;
+use crate::apimachinery::value::{Str, Value};
+use crate::authz::node::for_each_secret;
+use crate::client::Informer;
+use crate::json;
+use crate::storage::{ListOptions, MinRevision, Storage};
+use ::time::OffsetDateTime;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+const NAME: &str = "legacy service account token cleaner";
+/// Upstream's interval. All times are dates.
+const INTERVAL: Duration = Duration::from_secs(24 * 3600);
+const TRACKED: &str = "kube-apiserver-legacy-service-account-token-tracking";
+const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+/// Pods that are read before other tasks get their turn.
+const BATCH: usize = 64;
+
+struct Cleaner {
+    secrets: Informer<Secret>,
+    stored: Arc<dyn Storage>,
+    accounts: Arc<dyn Storage>,
+    pods: Arc<dyn Storage>,
+    api: Loopback,
+    /// `--legacy-service-account-token-clean-up-period`
+    period: Duration,
+}
+
+/// What the age of a token and of its marks allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Keep,
+    Invalidate,
+    Delete,
+}
+
+/// The names of the Secrets that the Pods of a namespace use.
+type Mounted = HashMap<Str, HashSet<Str>>;
+
+/// Starts the loop.
+pub(crate) fn start(term: &Term) {
+    let storage = |resource| term.storage("", resource);
+    let secrets = term.inform(("", "secrets"), Secret::from_entry, |_| {});
+    let (Some(secrets), Some(stored), Some(accounts), Some(pods)) =
+        (secrets, storage("secrets"), storage("serviceaccounts"), storage("pods"))
+    else {
+        return;
+    };
+    let cleaner = Cleaner {
+        secrets,
+        stored,
+        accounts,
+        pods,
+        api: term.client("legacy-service-account-token-cleaner"),
+        period: term.unused_tokens,
+    };
+    term.tasks().spawn_until_stopped(NAME, async move {
+        cleaner.secrets.synced().wait().await;
+        loop {
+            if let Err(error) = cleaner.pass().await {
+                tracing::warn!(%error, "unused service account tokens were not looked at");
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    });
+}
+
+impl Cleaner {
+    async fn pass(&self) -> Result<(), Failure> {
+        let tracked = self
+            .api
+            .get(Path::core("kube-system", "configmaps").name(TRACKED))
+            .await?;
+        let since = tracked.str_at(&["data", "since"]);
+        let Some(tracked) = date(since) else {
+            return Err(Failure::unreadable(format!("{TRACKED} has no date: {since:?}")));
+        };
+        let now = OffsetDateTime::now_utc();
+        // Uses of the first day may not all have been recorded.
+        let limit = now - self.period;
+        if limit < tracked + ::time::Duration::DAY {
+            return Ok(());
+        }
+        let mut mounted = Mounted::new();
+        for (key, secret) in self.secrets.snapshot().iter() {
+            let Some(token) = secret.account() else { continue };
+            if let Err(error) = self.look_at(key, token, now, limit, &mut mounted).await {
+                tracing::warn!(%error, secret = %key, "an unused service account token was not cleaned up");
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_at(
+        &self,
+        key: &str,
+        token: &AccountToken,
+        now: OffsetDateTime,
+        limit: OffsetDateTime,
+        mounted: &mut Mounted,
+    ) -> Result<(), Failure> {
+        let live = self.stored.get(key, MinRevision::Any).await?;
+        let (Some(secret), Some((namespace, name))) =
+            (live.map(|entry| entry.decode_parts(&PARTS)), key.split_once('/'))
+        else {
+            return Ok(());
+        };
+        let verdict = verdict(&secret, limit);
+        if verdict == Verdict::Keep || !self.is_generated(namespace, name, token).await? {
+            return Ok(());
+        }
+        if self.mounted(namespace, mounted).await?.contains(name) {
+            return Ok(());
+        }
+        let path = Path::core(namespace, "secrets").name(name);
+        let done = match verdict {
+            Verdict::Keep => return Ok(()),
+            Verdict::Invalidate => {
+                let patch = json!({"metadata": {"uid": (secret.uid()), "labels": {INVALID_SINCE: (day(now))}}});
+                self.api.patch(path, MERGE_PATCH, &patch).await.map(drop)
+            }
+            Verdict::Delete => {
+                let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions",
+                    "preconditions": {"resourceVersion": (secret.resource_version())}});
+                self.api.delete(path, &options).await
+            }
+        };
+        match found(done.map(|()| Value::Null)) {
+            Err(e) if e.code == 409 => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Whether the ServiceAccount lists the Secret, as it does those that were generated for it.
+    async fn is_generated(&self, namespace: &str, name: &str, token: &AccountToken) -> Result<bool, Failure> {
+        let key = format!("{namespace}/{}", token.account);
+        let account = self.accounts.get(&key, MinRevision::Any).await?;
+        let account = account.map(|entry| entry.decode()).filter(|a| token.is_of(a));
+        Ok(account.is_some_and(|a| a.get("secrets").items().iter().any(|s| s.str_at(&["name"]) == name)))
+    }
+
+    async fn mounted<'a>(&self, namespace: &str, known: &'a mut Mounted) -> Result<&'a HashSet<Str>, Failure> {
+        if !known.contains_key(namespace) {
+            let mut names = HashSet::new();
+            let pods = self.pods.list(ListOptions::latest(namespace)).await?;
+            for batch in pods.entries.chunks(BATCH) {
+                for entry in batch {
+                    let pod = entry.decode_parts(&POD);
+                    for_each_secret(&pod, |name| {
+                        names.insert(name.into());
+                    });
+                }
+                tokio::task::yield_now().await;
+            }
+            known.insert(namespace.into(), names);
+        }
+        Ok(&known[namespace])
+    }
+}
+
+static PARTS: LazyLock<Mask> =
+    LazyLock::new(|| Mask::of(&["metadata.{uid,resourceVersion,labels,creationTimestamp,deletionTimestamp}"]));
+
+static POD: LazyLock<Mask> =
+    LazyLock::new(|| Mask::of(&["spec.{imagePullSecrets,containers,initContainers,ephemeralContainers,volumes}"]));
+
+fn day(at: OffsetDateTime) -> String {
+    time::format(at).chars().take("2006-01-02".len()).collect()
+}
+
+fn date(text: &str) -> Option<OffsetDateTime> {
+    let whole = text.len() == "2006-01-02".len();
+    whole.then(|| time::parse(&format!("{text}T00:00:00Z")).ok())?
+}
+
+/// The verdict about a token that was not used since `limit`.
+fn verdict(secret: &Value, limit: OffsetDateTime) -> Verdict {
+    let is_old = |text: &str| date(text).is_some() && *text < *day(limit);
+    let created = time::parse(secret.meta("creationTimestamp"));
+    if secret.is_being_deleted() || created.is_ok_and(|at| at >= limit) {
+        return Verdict::Keep;
+    }
+    // Without a label, it was not used since uses are recorded.
+    if secret.label(LAST_USED).is_some_and(|used| !is_old(used)) {
+        return Verdict::Keep;
+    }
+    match secret.label(INVALID_SINCE).filter(|since| date(since).is_some()) {
+        None => Verdict::Invalidate,
+        Some(since) if is_old(since) => Verdict::Delete,
+        Some(_) => Verdict::Keep,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_marked_before_they_are_deleted_and_used_ones_are_kept() {
+        let limit = time::parse("2026-06-15T12:00:00Z").expect("a time");
+        let of = |created: &str, labels: Value| {
+            verdict(
+                &json!({"metadata": {"creationTimestamp": created, "labels": (labels)}}),
+                limit,
+            )
+        };
+        let (old, new) = ("2025-01-01T00:00:00Z", "2026-06-16T00:00:00Z");
+        assert_eq!(of(new, json!({})), Verdict::Keep);
+        assert_eq!(of(old, json!({})), Verdict::Invalidate);
+        assert_eq!(of(old, json!({LAST_USED: "2026-06-14"})), Verdict::Invalidate);
+        for used in ["2026-06-15", "2027-01-01", "yesterday"] {
+            assert_eq!(of(old, json!({LAST_USED: used})), Verdict::Keep, "{used}");
+        }
+        assert_eq!(of(old, json!({INVALID_SINCE: "no date"})), Verdict::Invalidate);
+        assert_eq!(of(old, json!({INVALID_SINCE: "2026-06-15"})), Verdict::Keep);
+        assert_eq!(of(old, json!({INVALID_SINCE: "2026-06-14"})), Verdict::Delete);
+        let used_again = json!({INVALID_SINCE: "2026-06-14", LAST_USED: "2026-06-20"});
+        assert_eq!(of(old, used_again), Verdict::Keep);
+    }
+}

@@ -1,0 +1,116 @@
+//! The rows of custom resources as OpenAPI documents need them: without compiling a schema and without decoding it before
+//! its turn, since a document may describe a thousand definitions.
+//!
+//! Entry point: [`published`].
+
+use super::scale::{Scale, ScalePaths};
+use super::version::{check_names, kept, outline};
+use super::{Definition, Version, selectable};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::codec::json::projection::{self, Mask, Step};
+use crate::apimachinery::gvk::GroupVersionKind;
+use crate::apimachinery::value::Value;
+use crate::interrupt::checkpoint;
+use crate::registry::{Resource, Schema};
+use crate::schema::KindSchema;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+/// What [`published`] reads of a definition: everything but the schemas.
+static PUBLISHED: LazyLock<Mask> = LazyLock::new(|| Mask::of(&["spec.versions.{name,selectableFields,subresources}"]));
+
+/// What OpenAPI documents need of the rows of some versions, without those that cannot be served. `scale` is the schema of
+/// `autoscaling/v1` Scale.
+pub(super) fn published<'d>(
+    definition: &'d Definition,
+    versions: impl Iterator<Item = &'d Version>,
+    scale: &Arc<dyn Schema>,
+) -> Vec<(&'d Version, Resource)> {
+    if check_names(&definition.accepted).is_err() {
+        return Vec::new();
+    }
+    let parts = definition.read(&PUBLISHED);
+    let specs = parts.at(&["spec", "versions"]).items().iter().enumerate();
+    let specs: HashMap<&str, (usize, &Value)> = specs.map(|(i, spec)| (spec.str_at(&["name"]), (i, spec))).collect();
+    let row = |version: &'d Version| {
+        checkpoint();
+        let (index, spec) = *specs.get(version.name.as_str())?;
+        let gvk = GroupVersionKind::new(&definition.group, &version.name, definition.accepted.kind());
+        let kind = KindSchema::published(gvk, schema_text(definition, index));
+        let mut resource = Resource {
+            selectable: Some(selectable::of_version(spec, None)),
+            ..outline(definition, version, Arc::new(kind))
+        };
+        let paths = ScalePaths::published(&definition.group, spec);
+        let scale = paths.map(|paths| Scale::new(paths, scale.clone()));
+        resource.subresources.extend(scale.as_ref().map(Scale::subresource));
+        Some((version, resource))
+    };
+    versions.filter_map(row).collect()
+}
+
+/// The schema of a version, encoded. Usually that is a part of the stored definition.
+fn schema_text(definition: &Definition, index: usize) -> Bytes {
+    const SCHEMA: [&str; 2] = ["schema", "openAPIV3Schema"];
+    let spec = Step::Member("spec");
+    let preserves = projection::locate(&definition.stored, &[spec, Step::Member("preserveUnknownFields")]);
+    let [schema, inner] = SCHEMA.map(Step::Member);
+    let path = [spec, Step::Member("versions"), Step::Item(index), schema, inner];
+    if let (Ok(None), Ok(Some(range))) = (preserves, projection::locate(&definition.stored, &path))
+        && definition.stored[range.clone()] != *b"null"
+    {
+        return definition.stored.slice(range);
+    }
+    let tree = definition.tree();
+    let version = tree.at(&["spec", "versions"]).items().get(index);
+    let schema = version.map_or(&Value::Null, |v| v.at(&SCHEMA));
+    json::to_vec(&kept(tree.get("spec"), schema)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn schema_is_a_part_of_the_stored_definition_unless_unknown_fields_are_preserved() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        let text = |spec: Value, index: usize| {
+            let mut tree = Value::object();
+            tree.set(&["spec"], spec);
+            let definition = Definition {
+                stored: json::to_vec(&tree).into(),
+                ..Definition::from_value(&tree, 1)
+            };
+            let text = schema_text(&definition, index);
+            let within = definition.stored.as_ptr_range().contains(&text.as_ptr());
+            (json::decode(&text).unwrap(), within)
+        };
+        let version = |schema: &Value| {
+            let mut version = json!({"name": "v1"});
+            version.set(&["schema", "openAPIV3Schema"], schema.clone());
+            version
+        };
+        let of = |versions: Vec<Value>| {
+            let mut spec = json!({"group": "x.io"});
+            spec.set(&["versions"], versions);
+            spec
+        };
+        let second = of(vec![version(&json!({"type": "object"})), version(&schema)]);
+        assert_eq!(text(second.clone(), 1), (schema.clone(), true));
+        let mut preserving = second;
+        preserving.set(&["preserveUnknownFields"], true);
+        let (open, within) = text(preserving, 1);
+        assert!(!within);
+        assert_eq!(open.get("x-kubernetes-preserve-unknown-fields"), &Value::Bool(true));
+        for none in [version(&Value::Null), json!({"name": "v1"})] {
+            let (open, within) = text(of(vec![none]), 0);
+            assert!(!within);
+            assert_eq!(
+                open,
+                json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+            );
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! [`flow_hash`]: the hash of a flow's id, which decides about its queues.
+
+use aws_lc_rs::digest;
+use std::cell::RefCell;
+
+/// Names of flow schema and user are rarely longer together. Longer ids are not remembered.
+const SHORT_ID: usize = 192;
+/// Flows whose hashes a thread remembers.
+const REMEMBERED: usize = 64;
+
+thread_local! {
+    /// Direct-mapped; a collision evicts. SHA-256 costs more than everything else in the classification, and most requests
+    /// of a thread are of a few flows.
+    static RECENT: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A flow's id and its hash.
+#[derive(Clone, Default)]
+struct Known {
+    id: Vec<u8>,
+    hash: u64,
+}
+
+impl Known {
+    fn is_of(&self, schema: &[u8], distinguisher: &[u8]) -> bool {
+        let Some((name, rest)) = self.id.split_at_checked(schema.len()) else {
+            return false;
+        };
+        name == schema && rest.split_first() == Some((&0, distinguisher))
+    }
+}
+
+/// The hash of a flow's id. Equal to upstream's, so that a flow has the same queues on all servers.
+pub(crate) fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
+    let (schema, distinguisher) = (schema.as_bytes(), distinguisher.as_bytes());
+    if schema.len() + 1 + distinguisher.len() > SHORT_ID {
+        return sha256(&[schema, &[0], distinguisher].concat());
+    }
+    RECENT.with_borrow_mut(|recent| {
+        if recent.is_empty() {
+            recent.resize(REMEMBERED, Known::default());
+        }
+        let known = &mut recent[place(schema, distinguisher)];
+        if !known.is_of(schema, distinguisher) {
+            known.id.clear();
+            for part in [schema, &[0], distinguisher] {
+                known.id.extend_from_slice(part);
+            }
+            known.hash = sha256(&known.id);
+        }
+        known.hash
+    })
+}
+
+/// Where a flow is remembered. Names of users and namespaces differ at their ends.
+fn place(schema: &[u8], distinguisher: &[u8]) -> usize {
+    let ends = distinguisher.rchunks(8).take(2);
+    let mixed = ends.fold(schema.len() as u64, |mixed, end| {
+        let mut word = [0; 8];
+        word[..end.len()].copy_from_slice(end);
+        (mixed ^ u64::from_le_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    });
+    (mixed >> 32) as usize % REMEMBERED
+}
+
+fn sha256(id: &[u8]) -> u64 {
+    let sum = digest::digest(&digest::SHA256, id);
+    let first = sum.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+    u64::from_le_bytes(*first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Upstream's definition: the first eight bytes of the SHA-256 of both names, separated by a zero byte.
+    fn by_definition(schema: &str, distinguisher: &str) -> u64 {
+        sha256(format!("{schema}\0{distinguisher}").as_bytes())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_remembered_is_what_would_be_computed(
+            flows in proptest::collection::vec(("[ab]{0,2}", "[ab\\x00]{0,12}"), 1..200),
+        ) {
+            for (schema, distinguisher) in flows {
+                prop_assert_eq!(flow_hash(&schema, &distinguisher), by_definition(&schema, &distinguisher));
+            }
+        }
+    }
+
+    #[test]
+    fn ids_of_any_length_have_a_hash() {
+        for length in [0, SHORT_ID - 2, SHORT_ID - 1, SHORT_ID, 10_000] {
+            let name = "n".repeat(length);
+            assert_eq!(flow_hash("s", &name), by_definition("s", &name), "{length}");
+        }
+        let longest = RECENT.with_borrow(|recent| recent.iter().map(|known| known.id.len()).max());
+        assert_eq!(longest, Some(SHORT_ID), "longer ids are not remembered");
+    }
+}

@@ -1,0 +1,131 @@
+//! What levels there are and how many seats each of them has: from the stored objects
+//! ([`digest`](FlowController::digest)) and from demand ([`rebalance`](FlowController::rebalance)).
+
+use super::FlowController;
+use super::spec::LevelSpec;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::Value;
+use crate::flowcontrol::classify::{FlowSchema, uid};
+use crate::flowcontrol::level::Level;
+use crate::flowcontrol::seats::{self, Demand, LevelDemand, Limits};
+use http::HeaderValue;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A level with what is needed to configure it.
+pub(in crate::flowcontrol) struct ManagedLevel {
+    pub level: Arc<Level>,
+    spec: LevelSpec,
+    pub(super) limits: Limits,
+    pub(super) demand: Demand,
+    pub(super) target: f64,
+    pub(super) current: u32,
+    /// The object was deleted while the level had requests; it goes when they are done.
+    pub quiescing: bool,
+}
+
+impl FlowController {
+    /// Takes all FlowSchemas and PriorityLevelConfigurations. Levels that cannot be used are ignored, and schemas whose
+    /// level does not exist, too. Missing mandatory objects are imagined, with empty UIDs.
+    pub fn digest<'a>(
+        &self,
+        schemas: impl IntoIterator<Item = &'a Value>,
+        levels: impl IntoIterator<Item = &'a Value>,
+    ) {
+        let mut levels: Vec<&Value> = levels.into_iter().filter(|l| LevelSpec::parse(l).is_some()).collect();
+        add_missing(&mut levels, &self.mandatory.levels);
+        let mut managed = self.lock();
+        let mut before: HashMap<Arc<str>, ManagedLevel> =
+            managed.drain(..).map(|m| (m.level.name().clone(), m)).collect();
+        let mut uids: HashMap<&str, (Arc<Level>, HeaderValue)> = HashMap::new();
+        for object in levels {
+            let Some(spec) = LevelSpec::parse(object) else { continue };
+            let kept = before.remove(object.name());
+            let level = match kept {
+                Some(kept) => ManagedLevel {
+                    spec,
+                    quiescing: false,
+                    ..kept
+                },
+                None => self.new_level(object.name(), spec),
+            };
+            uids.insert(object.name(), (level.level.clone(), uid(object)));
+            managed.push(level);
+        }
+        let busy = before.into_values().filter(|m| !m.level.is_idle());
+        managed.extend(busy.map(|m| ManagedLevel { quiescing: true, ..m }));
+        self.divide(&mut managed);
+        let mut objects: Vec<&Value> = schemas.into_iter().collect();
+        add_missing(&mut objects, &self.mandatory.schemas);
+        let of = |object: &&Value| {
+            let name = object.str_at(&["spec", "priorityLevelConfiguration", "name"]);
+            let (level, uid) = uids.get(name)?;
+            Some(FlowSchema::parse(object, level.clone(), uid.clone()))
+        };
+        let mut parsed: Vec<FlowSchema> = objects.iter().filter_map(of).collect();
+        parsed.sort_by(|a, b| a.order().cmp(&b.order()));
+        // After the levels, so that a request finds its level configured.
+        self.schemas.store(Arc::new(parsed));
+    }
+
+    fn new_level(&self, name: &str, spec: LevelSpec) -> ManagedLevel {
+        ManagedLevel {
+            level: Arc::new(Level::new(name.into(), &self.shared, spec.queuing)),
+            spec,
+            limits: Limits::default(),
+            demand: Demand::default(),
+            target: 0.0,
+            current: 0,
+            quiescing: false,
+        }
+    }
+
+    /// Divides the server's seats by shares, after a change of the configuration.
+    fn divide(&self, levels: &mut [ManagedLevel]) {
+        let shares: Vec<_> = levels.iter().map(|m| m.spec.shares).collect();
+        for (m, limits) in levels.iter_mut().zip(seats::limits(self.server_limit, &shares)) {
+            if m.limits == Limits::default() {
+                m.current = limits.initial();
+            }
+            m.limits = limits;
+        }
+        self.adjust(levels);
+    }
+
+    /// Moves seats between levels by their demand. Call once per [`seats::PERIOD`].
+    pub fn rebalance(&self) {
+        let mut levels = self.lock();
+        levels.retain(|m| !m.quiescing || !m.level.is_idle());
+        self.adjust(&mut levels);
+    }
+
+    fn adjust(&self, levels: &mut [ManagedLevel]) {
+        for m in levels.iter_mut() {
+            m.demand.update(m.level.reset_demand());
+        }
+        let input: Vec<_> = levels
+            .iter()
+            .map(|m| LevelDemand {
+                limits: m.limits,
+                demand: m.demand,
+                current: m.current,
+                exempt: m.spec.shares.exempt,
+            })
+            .collect();
+        let balance = seats::rebalance(&input);
+        self.gauges.set_fair_fraction(balance.fair_fraction);
+        for (m, (current, target)) in levels.iter_mut().zip(balance.levels) {
+            (m.current, m.target) = (current, target);
+            let max_seats = m.spec.hand_size.map(|hand| m.limits.max_seats(hand));
+            m.level.configure(m.spec.queuing, current, max_seats);
+        }
+    }
+}
+
+fn add_missing<'a>(objects: &mut Vec<&'a Value>, mandatory: &'a [Value]) {
+    for object in mandatory {
+        if !objects.iter().any(|o| o.name() == object.name()) {
+            objects.push(object);
+        }
+    }
+}

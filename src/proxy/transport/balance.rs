@@ -1,0 +1,320 @@
+//! Power-of-two-choices load balancing over the addresses of one backend, with passive outlier ejection.
+//!
+//! ```text
+//! in use ──3 failures in a row,──► ejected for 1 s ──time is up──► on probation: probed by us (`probation`)
+//!    ▲     or a missed ping           ▲                               │
+//!    │                                └──────── one more failure: twice as long, at most 30 s
+//!    └─────────────────────────────────────────────────────── one success
+//! ```
+//!
+//! Failures during an ejection belong to requests sent before it and do not extend it. An address returns once it has
+//! answered a probe; until then it receives requests only if no other address is usable.
+//!
+//! [`choose`] picks an address, [`Health`] records outcomes. Weighted targets are chosen in `ranked`.
+
+use super::exchange::Failure;
+use super::host::{Host, Lease, NoConnection};
+use super::{DialError, Outgoing};
+use crate::sync::Mutex;
+use crate::tasks::Signal;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Consecutive failures that eject an address.
+const EJECTION_THRESHOLD: u32 = 3;
+const FIRST_EJECTION: Duration = Duration::from_secs(1);
+const MAX_EJECTION: Duration = Duration::from_secs(30);
+/// How long to wait for a connection when the request could go to another address instead.
+const CHECKOUT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Counts the requests in flight to one address.
+#[derive(Default)]
+pub(super) struct InFlight(Arc<AtomicUsize>);
+
+/// One request in flight, until dropped.
+pub(super) struct InFlightGuard(Arc<AtomicUsize>);
+
+/// Passive health of one address.
+pub(super) struct Health {
+    began: OnceLock<Instant>,
+    failures: AtomicU32,
+    /// Ejections since a request last succeeded; each doubles the next ejection.
+    ejections: AtomicU32,
+    /// Milliseconds since `began`, 0 if not ejected. It stays in the past while the address is on probation.
+    ejected_until: AtomicU64,
+    last_failure: Mutex<Option<String>>,
+}
+
+/// Picks the less busy of two random addresses. `not`, and addresses that are ejected or on probation, are used only if
+/// there is no other. A drawn address that is on probation gets a background probe.
+pub(super) fn choose<'a>(
+    endpoints: &'a [Arc<str>],
+    hosts: &HashMap<Arc<str>, Arc<Host>>,
+    counter: u64,
+    not: Option<&str>,
+) -> &'a Arc<str> {
+    let allowed = |e: &Arc<str>| not != Some(&**e);
+    let usable = |e: &Arc<str>| allowed(e) && hosts.get(e).is_none_or(|h| !h.health.was_ejected());
+    let load = |e: &Arc<str>| hosts.get(e).map_or(0, |h| h.in_flight.now());
+    let n = endpoints.len();
+    let drawn = splitmix64(counter);
+    let (a, b) = (drawn as usize % n, (drawn >> 32) as usize % (n - 1).max(1));
+    // `b` is drawn from n - 1 values and shifted past `a`, so that the two differ.
+    let b = (b + usize::from(b >= a)) % n;
+    for drawn in [a, b].map(|i| hosts.get(&endpoints[i])).into_iter().flatten() {
+        drawn.probe_if_due();
+    }
+    // Skip unusable addresses by walking on from the drawn index.
+    let from = |start: usize| (0..n).map(move |i| &endpoints[(start + i) % n]);
+    let Some(first) = from(a).find(|e| usable(e)) else {
+        let not_ejected = |e: &&Arc<str>| allowed(e) && hosts.get(*e).is_none_or(|h| h.health.is_not_ejected());
+        let any = || from(a).find(|e| allowed(e)).unwrap_or(&endpoints[a]);
+        return from(a).find(not_ejected).unwrap_or_else(any);
+    };
+    match from(b).find(|e| usable(e) && *e != first) {
+        Some(second) if load(second) < load(first) => second,
+        _ => first,
+    }
+}
+
+/// SplitMix64: spreads consecutive numbers over all 64 bits. Cheaper than a random number, and tests can repeat it.
+pub(super) fn splitmix64(n: u64) -> u64 {
+    let mut z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Checks out a connection. If there are `others` to try, gives up after [`CHECKOUT_TIMEOUT`].
+pub(super) async fn checkout(host: &Arc<Host>, others: bool, bounded: bool) -> Result<Lease, NoConnection> {
+    if !others {
+        return host.checkout(bounded).await;
+    }
+    match tokio::time::timeout(CHECKOUT_TIMEOUT, host.checkout(bounded)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.address)).into()),
+    }
+}
+
+/// Awaits `sending`, but fails early when its connection misses a ping.
+pub(super) async fn unless_ping_missed<T>(
+    ping_missed: Signal,
+    sending: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    // Biased: a response that is already there wins over the ping.
+    tokio::select! {
+        biased;
+        outcome = sending => outcome,
+        () = ping_missed.wait() => Err(Failure::ping_missed()),
+    }
+}
+
+/// Corrects `X-Forwarded-Host` of a request that goes to another address than the one it was written for.
+pub(super) fn set_forwarded_host(host: &Host, out: &mut Outgoing) {
+    if let Some(there) = out.headers.get_mut("x-forwarded-host") {
+        *there = host.value.clone();
+    }
+}
+
+// === impl InFlight ===
+
+impl InFlight {
+    pub(super) fn enter(&self) -> InFlightGuard {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        InFlightGuard(self.0.clone())
+    }
+
+    pub(super) fn now(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// === impl Health ===
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            began: OnceLock::new(),
+            failures: AtomicU32::new(0),
+            ejections: AtomicU32::new(0),
+            ejected_until: AtomicU64::new(0),
+            last_failure: Mutex::default(),
+        }
+    }
+}
+
+impl Health {
+    pub(super) fn succeeded(&self) {
+        // In the common case there is no store, so that the cache line stays shared between threads.
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+            self.ejections.store(0, Ordering::Relaxed);
+            self.ejected_until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn failed(&self, why: &str) {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if failures >= EJECTION_THRESHOLD && self.is_not_ejected() {
+            self.eject();
+        }
+        *self.last() = Some(why.to_owned());
+    }
+
+    /// Ejects an address that missed a ping at once, regardless of the count of failures.
+    pub(super) fn ping_missed(&self, why: &str) {
+        self.failures.fetch_max(EJECTION_THRESHOLD, Ordering::Relaxed);
+        if self.is_not_ejected() {
+            self.eject();
+        }
+        *self.last() = Some(why.to_owned());
+    }
+
+    fn eject(&self) {
+        let before = self.ejections.fetch_add(1, Ordering::Relaxed);
+        let pause = FIRST_EJECTION * (1 << before.min(5));
+        let until = self.now() + pause.min(MAX_EJECTION);
+        self.ejected_until.store(until.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_not_ejected(&self) -> bool {
+        self.ejected_until.load(Ordering::Relaxed) == 0 || self.ejected_for().is_none()
+    }
+
+    pub(super) fn ejected_for(&self) -> Option<Duration> {
+        let until = Duration::from_millis(self.ejected_until.load(Ordering::Relaxed));
+        until.checked_sub(self.now()).filter(|left| !left.is_zero())
+    }
+
+    /// Its ejection has elapsed, but no request has succeeded since.
+    pub(super) fn is_on_probation(&self) -> bool {
+        self.was_ejected() && self.is_not_ejected()
+    }
+
+    pub(super) fn was_ejected(&self) -> bool {
+        self.ejected_until.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn last_failure(&self) -> Option<String> {
+        self.last().clone()
+    }
+
+    fn now(&self) -> Duration {
+        self.began.get_or_init(Instant::now).elapsed()
+    }
+
+    fn last(&self) -> crate::sync::MutexGuard<'_, Option<String>> {
+        self.last_failure.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregator::testing::{Backend, Pki, response, transport};
+    use http::uri::PathAndQuery;
+    use http::{HeaderMap, Method};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_is_ejected_after_three_failures_and_then_for_twice_as_long() {
+        let h = Health::default();
+        h.failed("a");
+        h.failed("b");
+        assert!(h.is_not_ejected());
+        h.failed("c");
+        assert!(!h.is_not_ejected());
+        tokio::time::advance(Duration::from_millis(1100)).await;
+        assert!(h.is_not_ejected(), "on probation");
+        h.failed("d");
+        tokio::time::advance(Duration::from_millis(1100)).await;
+        assert!(!h.is_not_ejected(), "twice as long");
+        h.succeeded();
+        assert!(h.is_not_ejected());
+        assert_eq!((h.failures(), h.last_failure().as_deref()), (0, Some("d")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_of_one_connection_eject_only_once() {
+        let h = Health::default();
+        for _ in 0..300 {
+            h.failed("requests on the connection that died");
+        }
+        assert_eq!(h.ejected_for(), Some(FIRST_EJECTION));
+        tokio::time::advance(Duration::from_millis(1100)).await;
+        h.ping_missed("no answer to a ping");
+        h.failed("a request on that connection");
+        assert_eq!(h.ejected_for(), Some(FIRST_EJECTION * 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_of_an_ejected_address_spread_over_the_others() {
+        let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
+        let t = transport(&pki.ca_pem).unwrap();
+        let all: Vec<Arc<str>> = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"].map(Into::into).to_vec();
+        let bad = t.host(&all[1]).unwrap();
+        bad.health.ping_missed("no answer to a ping");
+        let mut held = Vec::new();
+        for _ in 0..300 {
+            let chosen = t.choose(&all);
+            assert_ne!(*chosen, all[1]);
+            held.push(t.host(chosen).unwrap().in_flight.enter());
+        }
+        let [a, c] = [0, 2].map(|i: usize| t.host(&all[i]).unwrap().in_flight.now());
+        assert!(a.abs_diff(c) < 60, "{a} and {c}");
+        // The ejection has elapsed, but it receives no requests before it has answered a probe.
+        tokio::time::advance(Duration::from_millis(1100)).await;
+        let tried = |n: usize| (0..n).filter(|_| *t.choose(&all) == all[1]).count();
+        assert_eq!(tried(300), 0);
+        bad.health.succeeded();
+        assert!(tried(300) > 100, "it is the least busy");
+    }
+
+    #[test]
+    fn draws_reach_every_address() {
+        let all: Vec<Arc<str>> = ["a:1", "b:1", "c:1", "d:1"].map(Into::into).to_vec();
+        let mut seen = std::collections::BTreeMap::new();
+        for counter in 0..4000 {
+            *seen
+                .entry(choose(&all, &HashMap::new(), counter, None).clone())
+                .or_insert(0) += 1;
+            assert_ne!(&**choose(&all, &HashMap::new(), counter, Some("b:1")), "b:1");
+        }
+        assert!(seen.len() == 4 && seen.values().all(|n| *n > 800), "{seen:?}");
+    }
+
+    #[tokio::test]
+    async fn a_dead_address_fails_no_request_and_is_ejected() {
+        let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
+        let alive = Backend::http(&pki, 100, |_| async { response(200, "ok") }).await;
+        let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let gone = dead.local_addr().unwrap().to_string();
+        drop(dead);
+        let t = transport(&pki.ca_pem).unwrap();
+        let all: Vec<Arc<str>> = vec![gone.as_str().into(), alive.authority.as_str().into()];
+        for _ in 0..50 {
+            let out = Outgoing {
+                method: Method::POST,
+                target: PathAndQuery::from_static("/x"),
+                headers: HeaderMap::new(),
+                body: crate::request::Body::full("body"),
+            };
+            let first = t.choose(&all).clone();
+            assert_eq!(t.send_to(&all, &first, out.into(), None).await.unwrap().status(), 200);
+        }
+        let state = t.endpoints().into_iter().find(|e| e.address == gone).unwrap();
+        assert!(state.ejected_for.is_some() && state.failures_in_a_row < 10, "{state:?}");
+    }
+}

@@ -1,0 +1,477 @@
+//! One `host:port`: checking out connections, dialing, and maintenance of the pool.
+//!
+//! Entry points: [`Host::try_stream`] for the common case of a multiplexed connection, [`Host::checkout`] for all
+//! others. `pool` holds the connections, `connection_limits` the limits, `balance` the health.
+
+mod pool;
+
+use super::balance::{Health, InFlight};
+use super::connection_limits::{self, ConnectionLimiter, ConnectionLimits, ConnectionPermit};
+use super::exchange::error_text;
+use super::http2::{self, Http2, Keepalive, KeepaliveState, Stream};
+use super::probation::{ProbeRequest, ProbeState};
+use super::state::EndpointState;
+use super::{FailureHook, Transport};
+use crate::proxy::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
+use crate::proxy::outbound::Outbound;
+use crate::proxy::target::Socket;
+use crate::proxy::tls::ClientTls;
+use crate::request::Body;
+use crate::sync::{Mutex, MutexGuard};
+use crate::tasks::{Signal, TaskGroup};
+use crate::telemetry::clients::ClientRequestMetrics;
+use http::HeaderValue;
+use http::uri::Authority;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use pool::{Dialing, Pool};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::futures::Notified;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// How often a connection's task prunes idle connections and runs the keepalive.
+const CHECK: Duration = Duration::from_secs(1);
+/// Pause before another address of the same name is dialed, after a dial led to one that is already connected.
+const SPREAD_AGAIN: Duration = Duration::from_secs(30);
+/// How long an HTTP/1.1 connection is kept when its response has ended before the request was sent whole: Go's
+/// `maxWriteWaitBeforeConnReuse` in `net/http/transport.go`.
+const UPLOAD_GRACE: Duration = Duration::from_millis(50);
+
+/// Connections to one address, under one TLS configuration.
+pub(super) struct Host {
+    /// `host:port`, or the URL of a Unix socket.
+    pub(super) address: Arc<str>,
+    /// `:authority` and `Host` as the backend sees them.
+    pub(super) authority: Authority,
+    pub(super) value: HeaderValue,
+    tls: Arc<ClientTls>,
+    outbound: Arc<Outbound>,
+    pub(super) tasks: TaskGroup,
+    pub(super) in_flight: InFlight,
+    pub(super) health: Health,
+    pub(super) probe_state: ProbeState,
+    pub(super) probe_request: Arc<ProbeRequest>,
+    pub(super) counts: Option<ClientRequestMetrics>,
+    on_failure: Option<FailureHook>,
+    socket: Option<Socket>,
+    connect_timeout: Option<Duration>,
+    limits: ConnectionLimits,
+    limiter: Arc<ConnectionLimiter>,
+    pool: Mutex<Pool>,
+}
+
+/// What is available for a request.
+enum Checkout {
+    /// A stream on an existing HTTP/2 connection.
+    Stream(Stream),
+    /// An idle HTTP/1.1 connection.
+    Idle(http1::SendRequest<Body>),
+    /// A permit to dial a connection for this request alone.
+    DialPermit(ConnectionPermit),
+    /// A dial in progress, which all waiting requests share.
+    Dialing(Dialing),
+    /// The connection limit is reached.
+    Full,
+}
+
+/// Why no connection could be checked out.
+#[derive(Debug)]
+pub(super) enum NoConnection {
+    /// The dial failed.
+    Dial(DialError),
+    /// The limit on connections or on waiting requests is reached.
+    Full,
+}
+
+impl From<DialError> for NoConnection {
+    fn from(e: DialError) -> Self {
+        Self::Dial(e)
+    }
+}
+
+/// A connection checked out for one request.
+pub(super) enum Lease {
+    Http2(Stream),
+    Http1 {
+        sender: http1::SendRequest<Body>,
+        reused: bool,
+    },
+}
+
+impl Lease {
+    /// Fires when the connection misses a ping; `None` for HTTP/1.1, which has no pings.
+    pub(super) fn ping_missed(&self) -> Option<Signal> {
+        match self {
+            Self::Http2(stream) => Some(stream.ping_missed()),
+            Self::Http1 { .. } => None,
+        }
+    }
+}
+
+/// Awaits a dial for at most `limit`. The error text is Go's.
+pub(super) async fn with_connect_timeout<T>(
+    limit: Option<Duration>,
+    address: &str,
+    dialing: impl Future<Output = Result<T, DialError>>,
+) -> Result<T, DialError> {
+    let Some(limit) = limit else { return dialing.await };
+    match tokio::time::timeout(limit, dialing).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(DialError(format!("dial tcp {address}: i/o timeout"))),
+    }
+}
+
+// === impl Host ===
+
+impl Host {
+    /// An address of `transport`. `names` is its name as the backend sees it.
+    pub(super) fn new(address: Arc<str>, names: (Authority, HeaderValue), transport: &Transport) -> Self {
+        let options = &transport.options;
+        let endpoint = options.target.as_ref().and_then(|t| t.endpoint(&address));
+        Self {
+            socket: endpoint.and_then(|p| p.socket.clone()),
+            connect_timeout: options.timeouts.connect,
+            address,
+            authority: names.0,
+            value: names.1,
+            tls: transport.tls.clone(),
+            outbound: transport.outbound.clone(),
+            tasks: transport.tasks.clone(),
+            in_flight: InFlight::default(),
+            health: Health::default(),
+            probe_state: ProbeState::default(),
+            probe_request: transport.probe_request.clone(),
+            counts: transport.counts.clone(),
+            on_failure: transport.on_failure.clone(),
+            limits: transport.limits,
+            limiter: Arc::default(),
+            pool: Mutex::new(Pool::new()),
+        }
+    }
+
+    /// Records that an exchange with this address failed.
+    pub(super) fn failed(&self, why: &str) {
+        self.health.failed(why);
+        self.report_failure();
+    }
+
+    fn report_failure(&self) {
+        if let Some(report) = &self.on_failure {
+            report();
+        }
+    }
+
+    /// Checks out an existing or new connection. Requests that are not `bounded` ignore the limits: probes decide
+    /// whether traffic is routed at all, so traffic must not starve them.
+    ///
+    /// # Cancel safety
+    /// Cancel safe. A shared dial goes on for the other requests; a dial for this request alone ends.
+    pub(super) async fn checkout(self: &Arc<Self>, bounded: bool) -> Result<Lease, NoConnection> {
+        let limits = self.limits(bounded);
+        let mut queued = None;
+        let mut armed: Option<Pin<Box<Notified<'_>>>> = None;
+        let mut until = None;
+        // Each round looks at the pool again, since other requests may have taken what woke this one.
+        loop {
+            match self.try_checkout(limits.connections) {
+                Checkout::Stream(stream) => return Ok(Lease::Http2(stream)),
+                Checkout::Idle(mut sender) => {
+                    // Ready at once, or once the end of the previous response is read. An error means that it closed:
+                    // look again.
+                    if sender.ready().await.is_ok() {
+                        return Ok(Lease::Http1 { sender, reused: true });
+                    }
+                }
+                _ if queued.is_none() => {
+                    queued = Some(self.limiter.wait(limits.waiting).ok_or(NoConnection::Full)?);
+                }
+                Checkout::DialPermit(open) => {
+                    // Boxed: a handshake's future is about 8 kB, which would enlarge the future of every request.
+                    let connection = Box::pin(async {
+                        let dialed = self.dial().await?;
+                        self.adopt(dialed, open, false).await
+                    });
+                    if let Some(sender) = connection.await? {
+                        return Ok(Lease::Http1 { sender, reused: false });
+                    }
+                }
+                Checkout::Dialing(mut dialing) => {
+                    let outcome = match dialing.wait_for(Option::is_some).await {
+                        Ok(outcome) => outcome.clone(),
+                        Err(_) => Some(Err(DialError("dial aborted".into()))),
+                    };
+                    if let Some(Err(e)) = outcome {
+                        return Err(e.into());
+                    }
+                }
+                Checkout::Full => match armed.take() {
+                    // Register for the notification first, then look again: otherwise
+                    // one sent in between would be lost.
+                    None => {
+                        let mut bell = Box::pin(self.limiter.freed().notified());
+                        bell.as_mut().enable();
+                        armed = Some(bell);
+                    }
+                    Some(bell) => {
+                        let until =
+                            *until.get_or_insert_with(|| Instant::now() + connection_limits::MAX_CONNECTION_WAIT);
+                        let rung = tokio::time::timeout_at(until, bell).await;
+                        rung.map_err(|_| NoConnection::Full)?;
+                    }
+                },
+            }
+        }
+    }
+
+    fn limits(&self, bounded: bool) -> ConnectionLimits {
+        match bounded {
+            true => self.limits,
+            false => ConnectionLimits {
+                connections: usize::MAX,
+                waiting: usize::MAX,
+            },
+        }
+    }
+
+    /// Takes a stream on an existing connection without waiting. In the common case there is one, and
+    /// [`Host::checkout`] is not needed.
+    pub(super) fn try_stream(self: &Arc<Self>, bounded: bool) -> Option<Stream> {
+        self.stream(&mut self.lock(), self.limits(bounded).connections)
+    }
+
+    fn stream(self: &Arc<Self>, s: &mut Pool, most: usize) -> Option<Stream> {
+        let stream = s.free_stream()?;
+        // A name with several addresses gets a connection to each in time, so that requests reach all of them.
+        if s.wants_to_spread()
+            && let Some(open) = self.limiter.open(most)
+        {
+            s.spread_at = Instant::now() + CHECK;
+            self.shared_dial(s, open, true);
+        }
+        Some(stream)
+    }
+
+    /// Looks for a connection for one more request.
+    fn try_checkout(self: &Arc<Self>, most: usize) -> Checkout {
+        let mut s = self.lock();
+        if let Some(stream) = self.stream(&mut s, most) {
+            return Checkout::Stream(stream);
+        }
+        if let Some(sender) = s.free_connection() {
+            return Checkout::Idle(sender);
+        }
+        if !s.alone
+            && let Some(dialing) = &s.dialing
+        {
+            return Checkout::Dialing(dialing.clone());
+        }
+        match self.limiter.open(most) {
+            None => Checkout::Full,
+            Some(open) if s.alone => Checkout::DialPermit(open),
+            Some(open) => Checkout::Dialing(self.shared_dial(&mut s, open, false)),
+        }
+    }
+
+    /// Starts a dial in its own task, so that the client that caused it may disconnect without failing the others.
+    fn shared_dial(self: &Arc<Self>, s: &mut Pool, open: ConnectionPermit, spreading: bool) -> Dialing {
+        let (tell, dialing) = watch::channel(None);
+        s.dialing = Some(dialing.clone());
+        let host = self.clone();
+        let started = self.tasks.spawn("dial a backend", async move {
+            let outcome = match host.dial().await {
+                Ok(dialed) => host.adopt(dialed, open, spreading).await,
+                Err(e) => Err(e),
+            };
+            let outcome = outcome.map(|http1| {
+                if let Some(sender) = http1 {
+                    host.give_back(sender);
+                }
+            });
+            host.lock().dialing = None;
+            tell.send_replace(Some(outcome));
+        });
+        if !started {
+            s.dialing = None;
+        }
+        dialing
+    }
+
+    async fn dial(&self) -> Result<Dialed, DialError> {
+        let dialing = async {
+            if let Some(socket) = &self.socket {
+                return dial_socket(socket, &self.tls, Offer::Any, &self.outbound).await;
+            }
+            let dial_number = self.lock().next_dial();
+            dial_watched(&self.address, &self.tls, Offer::Any, &self.outbound, dial_number).await
+        };
+        with_connect_timeout(self.connect_timeout, &self.address, dialing).await
+    }
+
+    /// Starts HTTP on a new connection: an HTTP/2 connection joins the pool, an HTTP/1.1 one is returned. With
+    /// `spreading`, a connection to an address that already has one is discarded.
+    async fn adopt(
+        self: &Arc<Self>,
+        dialed: Dialed,
+        open: ConnectionPermit,
+        spreading: bool,
+    ) -> Result<Option<http1::SendRequest<Body>>, DialError> {
+        let host = Arc::downgrade(self);
+        let peer = dialed.peer;
+        {
+            let mut s = self.lock();
+            s.addresses = dialed.addresses;
+            if spreading && s.leads_to(peer) {
+                // The other addresses do not answer now; DNS order alone does not lead to them.
+                s.spread_at = Instant::now() + SPREAD_AGAIN;
+                return Ok(None);
+            }
+        }
+        if !dialed.http2 {
+            let (sender, connection) = http1::Builder::new()
+                .title_case_headers(true)
+                .handshake(TokioIo::new(dialed.io))
+                .await
+                .map_err(|e| DialError(error_text(&e, false)))?;
+            // From now on each request dials for itself: an HTTP/1.1 connection cannot be shared.
+            self.lock().alone = true;
+            self.drive(connection, host, open, None);
+            return Ok(Some(sender));
+        }
+        let expected = self.lock().expected_streams;
+        let (shared, keepalive, connection) = http2::connect(dialed.io, expected, peer, self.limiter.clone())
+            .await
+            .map_err(|e| DialError(http2::error_text(&e)))?;
+        let shared = Arc::new(shared);
+        let mine = Arc::downgrade(&shared);
+        self.lock().join(shared);
+        self.drive(connection, host, open, Some((mine, keepalive)));
+        Ok(None)
+    }
+
+    /// Spawns the connection's task, which drives it, prunes idle ones and runs its keepalive.
+    fn drive<C, E>(
+        &self,
+        connection: C,
+        host: Weak<Self>,
+        open: ConnectionPermit,
+        mut http2: Option<(Weak<Http2>, Keepalive)>,
+    ) where
+        C: Future<Output = Result<(), E>> + Send + 'static,
+        E: fmt::Display + Send,
+    {
+        let stop = self.tasks.stop_signal().clone();
+        let authority = self.address.clone();
+        self.tasks.spawn("backend connection", async move {
+            let _open = open;
+            tokio::pin!(connection);
+            let mut check = tokio::time::interval_at(Instant::now() + CHECK, CHECK);
+            loop {
+                // The connection comes first, so that data which has already arrived is still read on shutdown.
+                tokio::select! {
+                    biased;
+                    ended = &mut connection => {
+                        if let Err(e) = ended {
+                            tracing::debug!(%authority, "backend connection ended: {e}");
+                            if let Some(host) = host.upgrade() {
+                                host.report_failure();
+                            }
+                        }
+                        break;
+                    }
+                    () = stop.wait() => break,
+                    _ = check.tick() => {
+                        let state = http2.as_mut().map_or(KeepaliveState::Alive, |(_, keepalive)| keepalive.tick());
+                        let Some(host) = host.upgrade() else { continue };
+                        match (state, &http2) {
+                            (KeepaliveState::Alive, _) | (_, None) => {}
+                            (KeepaliveState::PingMissed, Some((http2, _))) => {
+                                host.retire(http2);
+                                host.health.ping_missed("no answer to a ping");
+                                if let Some(http2) = http2.upgrade() {
+                                    http2.ping_missed().fire();
+                                }
+                            }
+                            (KeepaliveState::Dead, Some(_)) => {
+                                tracing::info!(%authority, "a backend connection is given up: no answer to a ping");
+                                break;
+                            }
+                        }
+                        host.lock().prune(Instant::now());
+                    }
+                }
+            }
+            if let (Some(host), Some((http2, _))) = (host.upgrade(), http2) {
+                host.retire(&http2);
+            }
+        });
+    }
+
+    /// Takes a connection out of use for new requests. Requests on it may still complete.
+    fn retire(&self, http2: &Weak<Http2>) {
+        self.lock().drop_http2(|c| std::ptr::eq(Arc::as_ptr(c), http2.as_ptr()));
+    }
+
+    /// Returns an HTTP/1.1 connection whose response has ended to the pool.
+    pub(super) fn give_back(&self, sender: http1::SendRequest<Body>) {
+        if !sender.is_closed() && self.lock().put_idle(sender) {
+            self.limiter.free();
+        }
+    }
+
+    /// Like [`Host::give_back`], for a response that ended before the request was sent whole. If the rest is not sent
+    /// within [`UPLOAD_GRACE`], the connection is not reused and closes after the upload.
+    pub(super) fn give_back_after_upload(self: &Arc<Self>, mut sender: http1::SendRequest<Body>) {
+        let host = Arc::downgrade(self);
+        self.tasks.spawn_until_stopped("end of an upload", async move {
+            if let Ok(Ok(())) = tokio::time::timeout(UPLOAD_GRACE, sender.ready()).await
+                && let Some(host) = host.upgrade()
+            {
+                host.give_back(sender);
+            }
+        });
+    }
+
+    /// Removes the HTTP/2 connection of this stream from the pool.
+    pub(super) fn forget(&self, stream: &Stream) {
+        self.lock().drop_http2(|c| stream.is_on(c));
+    }
+
+    pub(super) fn close_idle(&self) {
+        self.lock().clear();
+    }
+
+    pub(super) fn state(&self) -> EndpointState {
+        let (counts, dialing) = {
+            let s = self.lock();
+            (s.counts(), s.dialing.is_some())
+        };
+        EndpointState {
+            address: self.address.to_string(),
+            under_way: self.in_flight.now(),
+            http2_connections: counts.http2,
+            http2_streams: counts.streams,
+            idle_http1_connections: counts.idle,
+            dialing,
+            connections: self.limiter.connections(),
+            waiting: self.limiter.waiting(),
+            failures_in_a_row: self.health.failures(),
+            was_ejected: self.health.was_ejected(),
+            ejected_for: self.health.ejected_for(),
+            last_failure: self.health.last_failure(),
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        let s = self.lock();
+        s.dialing.is_none() && s.counts().streams == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock()
+    }
+}

@@ -1,0 +1,495 @@
+//! HTTP/2 connections to backends, on `h2` directly: hyper's client would add a task and a channel per request.
+//!
+//! Entry points: [`connect`] for a connection, [`Stream::exchange`] for a request on it. [`Keepalive`] is its
+//! keepalive. Which connection a request uses is decided in `host::pool`; request bodies are sent by `upload`.
+
+use super::GOAWAY;
+use super::connection_limits::ConnectionLimiter;
+use super::upload::{self, Upload};
+use crate::proxy::dial;
+use crate::proxy::headers::clean_response;
+use crate::proxy::io::{Connection, ReceiveFlag};
+use crate::request::{Body, InformationalSender};
+use crate::sync::{Mutex, MutexGuard};
+use crate::tasks::coalesce::coalesce;
+use crate::tasks::{Signal, TaskGroup};
+use bytes::Bytes;
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use h2::{Ping, PingPong, Reason, RecvStream, SendStream};
+use http::{HeaderMap, Method, Request, Response, header};
+use http_body::{Body as _, Frame, SizeHint};
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Flow-control window of each stream: a slow client makes us buffer at most this much of its response.
+const STREAM_WINDOW: u32 = 1 << 20;
+/// Large enough for all streams at once, so that responses nobody reads do not block the others on the connection.
+const CONNECTION_WINDOW: u32 = 1 << 30;
+/// Streams per connection, even if the backend allows more: as many as the connection window has room for.
+pub(super) const MAX_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize;
+const HEADER_LIST: u32 = 1 << 20;
+
+/// A connection shared by requests.
+pub(super) struct Http2 {
+    sender: Mutex<SendRequest<Bytes>>,
+    streams: AtomicUsize,
+    used: AtomicBool,
+    last_end: Mutex<Instant>,
+    limiter: Arc<ConnectionLimiter>,
+    peer: Option<SocketAddr>,
+    ping_missed: Signal,
+}
+
+/// Guard of one stream on a connection.
+pub(super) struct Stream {
+    connection: Arc<Http2>,
+    reused: bool,
+}
+
+/// Keepalive: pings the backend after a period of silence.
+pub(super) struct Keepalive {
+    pings: Option<PingPong>,
+    received: ReceiveFlag,
+    /// Ticks since anything was received.
+    silent_ticks: u32,
+    awaiting: bool,
+}
+
+/// Outcome of one keepalive check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeepaliveState {
+    /// The backend is alive as far as is known.
+    Alive,
+    /// It has not answered a ping in time: no new requests are sent on the connection.
+    PingMissed,
+    /// It has not answered for too long: the connection is closed.
+    Dead,
+}
+
+/// Ticks (of one second) without a byte until a ping is sent, until new requests stop, and until the connection closes.
+const PING_AFTER: u32 = 2;
+const RETIRE_AFTER: u32 = PING_AFTER + 2;
+const CLOSE_AFTER: u32 = PING_AFTER + 5;
+
+/// Why a request got no response.
+pub(super) struct StreamError {
+    pub(super) error: h2::Error,
+    /// The request, if nothing of it was sent.
+    pub(super) unsent: Option<(Box<Request<()>>, Body)>,
+    /// The backend did not process it.
+    pub(super) refused: bool,
+}
+
+/// The body of a response as it arrives.
+pub(super) struct IncomingBody {
+    stream: RecvStream,
+    /// Bytes still to come, if known.
+    left: Option<u64>,
+    /// The first chunk, if [`IncomingBody::take_whole`] read it without using it.
+    first: Option<Bytes>,
+    data_ended: bool,
+}
+
+/// Starts HTTP/2 on a connection. Until the backend's SETTINGS arrive, it is assumed to allow `expected` streams. The
+/// returned future drives the connection.
+pub(super) async fn connect(
+    io: Connection,
+    expected: usize,
+    peer: Option<SocketAddr>,
+    limiter: Arc<ConnectionLimiter>,
+) -> Result<(Http2, Keepalive, impl Future<Output = Result<(), h2::Error>>), h2::Error> {
+    let received = io.receive_flag();
+    let (io, turns) = coalesce(io);
+    let (sender, mut connection) = Builder::new()
+        .enable_push(false)
+        .initial_max_send_streams(expected)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(HEADER_LIST)
+        .handshake(io)
+        .await?;
+    let keepalive = Keepalive {
+        pings: connection.ping_pong(),
+        received,
+        silent_ticks: 0,
+        awaiting: false,
+    };
+    let http2 = Http2 {
+        sender: Mutex::new(sender),
+        streams: AtomicUsize::new(0),
+        used: AtomicBool::new(false),
+        last_end: Mutex::new(Instant::now()),
+        limiter,
+        peer,
+        ping_missed: Signal::new("a silent connection"),
+    };
+    Ok((http2, keepalive, turns.around(connection)))
+}
+
+/// The error in Go's wording where Go has an equivalent one.
+pub(super) fn error_text(e: &h2::Error) -> String {
+    if let Some(io) = e.get_io() {
+        return dial::system_error("read", io);
+    }
+    if e.is_go_away() && e.is_remote() && e.reason() == Some(Reason::NO_ERROR) {
+        return format!("{GOAWAY}; ErrCode=NO_ERROR");
+    }
+    e.to_string()
+}
+
+// === impl Http2 ===
+
+impl Http2 {
+    /// The address of the backend.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// Fires when the backend has missed a ping. Responses may still arrive, but no new request uses the connection.
+    pub(super) fn ping_missed(&self) -> &Signal {
+        &self.ping_missed
+    }
+
+    /// Streams in use.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// Streams this connection may have; `None` if it accepts no more requests. At least one, even if the backend
+    /// allows none at present: the request then waits on this connection, since a further one would fare no better.
+    pub(super) fn most_streams(&self) -> Option<usize> {
+        let mut sender = self.sender();
+        match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Err(_)) => None,
+            _ => Some(sender.current_max_send_streams().clamp(1, MAX_STREAMS)),
+        }
+    }
+
+    /// Reserves a stream.
+    pub(super) fn stream(self: &Arc<Self>) -> Stream {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        Stream {
+            connection: self.clone(),
+            reused: self.used.swap(true, Ordering::Relaxed),
+        }
+    }
+
+    /// How long there has been no stream; `None` while there is one.
+    pub(super) fn idle_for(&self, now: Instant) -> Option<Duration> {
+        let last = *self.last_end.lock();
+        (self.streams() == 0).then(|| now.saturating_duration_since(last))
+    }
+
+    fn sender(&self) -> MutexGuard<'_, SendRequest<Bytes>> {
+        self.sender.lock()
+    }
+
+    /// Opens a stream. If the connection accepts no more, the request is handed back.
+    fn open(
+        &self,
+        request: Request<()>,
+        ends: bool,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), (h2::Error, Option<Box<Request<()>>>)> {
+        let mut sender = self.sender();
+        match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(e)) => return Err((e, Some(Box::new(request)))),
+            // h2 lets one request per handle wait for a free stream; a fresh handle lets this one queue behind it.
+            Poll::Pending => {
+                let fresh = sender.clone();
+                *sender = fresh;
+            }
+        }
+        sender.send_request(request, ends).map_err(|e| (e, None))
+    }
+}
+
+// === impl Stream ===
+
+impl Stream {
+    pub(super) fn is_on(&self, connection: &Arc<Http2>) -> bool {
+        Arc::ptr_eq(&self.connection, connection)
+    }
+
+    pub(super) fn reused(&self) -> bool {
+        self.reused
+    }
+
+    /// [`Http2::ping_missed`] of the stream's connection.
+    pub(super) fn ping_missed(&self) -> Signal {
+        self.connection.ping_missed.clone()
+    }
+
+    /// Sends a request and returns the future of the response's head. What cannot be sent of the body at once is
+    /// uploaded by a task of `tasks`, while the response may already arrive.
+    ///
+    /// The head is sent on the call, not on the first poll: the returned future then need not carry the request and is
+    /// small. Dropping it resets the stream.
+    pub(super) fn exchange<'t>(
+        &self,
+        mut request: Request<()>,
+        body: Body,
+        tasks: &'t TaskGroup,
+        informational: Option<&'t InformationalSender>,
+    ) -> impl Future<Output = Result<(Response<IncomingBody>, Option<Upload>), StreamError>> + use<'t> {
+        let ends = body.is_end_stream();
+        announce_length(&mut request, &body);
+        let opened = match self.connection.open(request, ends) {
+            Ok((response, sending)) => {
+                let uploading = (!ends).then(|| Box::pin(upload::start(body, sending, tasks)));
+                Ok((response, uploading))
+            }
+            Err((error, unsent)) => Err(StreamError {
+                refused: error.is_io() || error.is_go_away(),
+                unsent: unsent.map(|r| (r, body)),
+                error,
+            }),
+        };
+        Self::answered(opened, informational)
+    }
+
+    async fn answered(
+        opened: Result<(ResponseFuture, Option<impl Future<Output = Option<Upload>> + Unpin>), StreamError>,
+        informational: Option<&InformationalSender>,
+    ) -> Result<(Response<IncomingBody>, Option<Upload>), StreamError> {
+        let (mut response, uploading) = opened?;
+        let upload = match uploading {
+            Some(uploading) => uploading.await,
+            None => None,
+        };
+        let head = poll_fn(|cx| {
+            if let Some(informational) = informational {
+                while let Poll::Ready(Some(Ok(mut early))) = response.poll_informational(cx) {
+                    clean_response(early.headers_mut());
+                    informational.send(early.status(), early.headers());
+                }
+            }
+            Pin::new(&mut response).poll(cx)
+        });
+        match head.await {
+            Ok(response) => {
+                let length = content_length(response.headers());
+                Ok((response.map(|stream| IncomingBody::new(stream, length)), upload))
+            }
+            Err(error) => Err(StreamError {
+                // GOAWAY from the peer ends only streams above its last processed one, so this request was not
+                // processed.
+                refused: error.reason() == Some(Reason::REFUSED_STREAM) || (error.is_go_away() && error.is_remote()),
+                unsent: None,
+                error,
+            }),
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.connection.streams.fetch_sub(1, Ordering::Relaxed) == 1 {
+            *self.connection.last_end.lock() = Instant::now();
+        }
+        self.connection.limiter.free();
+        // A request may wait for a stream of this connection.
+    }
+}
+
+/// Sets `Content-Length` as Go's client does: a known length, but no zero for methods that usually have no body.
+fn announce_length(request: &mut Request<()>, body: &Body) {
+    let bare = matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::DELETE | Method::CONNECT
+    );
+    if let Some(length) = body.size_hint().exact()
+        && (length != 0 || !bare)
+    {
+        request
+            .headers_mut()
+            .entry(header::CONTENT_LENGTH)
+            .or_insert_with(|| length.into());
+    }
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+// === impl Keepalive ===
+
+impl Keepalive {
+    /// Runs one check; to be called every second. Any byte received counts as a sign of life, since a pong can be stuck
+    /// behind a long response on a slow line.
+    pub(super) fn tick(&mut self) -> KeepaliveState {
+        let Some(pings) = &mut self.pings else {
+            return KeepaliveState::Alive;
+        };
+        if self.awaiting && pings.poll_pong(&mut Context::from_waker(Waker::noop())).is_ready() {
+            self.awaiting = false;
+        }
+        if self.received.take() {
+            self.silent_ticks = 0;
+            return KeepaliveState::Alive;
+        }
+        self.silent_ticks += 1;
+        if self.silent_ticks >= PING_AFTER && !self.awaiting {
+            self.awaiting = pings.send_ping(Ping::opaque()).is_ok();
+        }
+        match self.silent_ticks {
+            CLOSE_AFTER.. => KeepaliveState::Dead,
+            RETIRE_AFTER.. => KeepaliveState::PingMissed,
+            _ => KeepaliveState::Alive,
+        }
+    }
+}
+
+// === impl IncomingBody ===
+
+impl IncomingBody {
+    fn new(stream: RecvStream, length: Option<u64>) -> Self {
+        let left = length.or_else(|| stream.is_end_stream().then_some(0));
+        Self {
+            stream,
+            left,
+            first: None,
+            data_ended: false,
+        }
+    }
+
+    /// Returns the body if it has arrived whole, in one chunk that matches `Content-Length`, without trailers.
+    pub(super) fn take_whole(&mut self) -> Option<Bytes> {
+        let announced = self.left?;
+        let mut idle = Context::from_waker(Waker::noop());
+        // Nothing is lost on an error: h2 reports it again on the next poll.
+        let Poll::Ready(Some(Ok(data))) = self.stream.poll_data(&mut idle) else {
+            return None;
+        };
+        if data.len() as u64 == announced && self.stream.is_end_stream() {
+            self.release(data.len());
+            return Some(data);
+        }
+        self.first = Some(data);
+        None
+    }
+
+    /// Reopens the flow-control window by this many bytes.
+    fn release(&mut self, bytes: usize) {
+        if let Err(e) = self.stream.flow_control().release_capacity(bytes) {
+            tracing::debug!("a backend's stream ended with data unread: {e}");
+        }
+    }
+
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        if !self.data_ended {
+            let data = match self.first.take() {
+                Some(first) => Some(Ok(first)),
+                None => ready!(self.stream.poll_data(cx)),
+            };
+            match data {
+                Some(Ok(data)) => {
+                    self.release(data.len());
+                    self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Some(Err(e)) => return Poll::Ready(early_end(e)),
+                None => self.data_ended = true,
+            }
+        }
+        Poll::Ready(match ready!(self.stream.poll_trailers(cx)) {
+            Ok(trailers) => trailers.map(|t| Ok(Frame::trailers(t))),
+            Err(e) => early_end(e),
+        })
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
+        self.first.is_none() && self.stream.is_end_stream()
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.left.map(SizeHint::with_exact).unwrap_or_default()
+    }
+}
+
+/// A reset with NO_ERROR means that the response is complete although the request was not read whole (RFC 9113, 8.1).
+fn early_end(e: h2::Error) -> Option<Result<Frame<Bytes>, h2::Error>> {
+    (e.reason() != Some(Reason::NO_ERROR)).then_some(Err(e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::io::TrackedStream;
+    use http_body_util::BodyExt;
+    use http_body_util::StreamBody;
+    use tokio::net::UnixStream;
+
+    /// The body received when a backend announces five bytes and sends these pieces.
+    async fn response(pieces: &'static [&'static str], trailers: bool) -> IncomingBody {
+        let (here, there) = UnixStream::pair().unwrap();
+        tokio::spawn(async move {
+            let mut backend = h2::server::handshake(there).await.unwrap();
+            let (_, mut respond) = backend.accept().await.unwrap().unwrap();
+            let head = Response::builder().header(header::CONTENT_LENGTH, 5);
+            let mut sending = respond.send_response(head.body(()).unwrap(), false).unwrap();
+            for (i, piece) in pieces.iter().enumerate() {
+                let last = i + 1 == pieces.len() && !trailers;
+                sending.send_data(Bytes::from_static(piece.as_bytes()), last).unwrap();
+            }
+            if trailers {
+                sending.send_trailers(HeaderMap::new()).unwrap();
+            }
+            poll_fn(|cx| backend.poll_closed(cx)).await
+        });
+        let connection = Connection::Plain(TrackedStream::unix(here));
+        let (http2, _, driving) = connect(connection, 1, None, Arc::default()).await.unwrap();
+        tokio::spawn(driving);
+        let stream = Arc::new(http2).stream();
+        let request = Request::get("https://backend/").body(()).unwrap();
+        let sent = stream
+            .exchange(request, Body::empty(), &TaskGroup::new("test"), None)
+            .await;
+        let (response, _) = sent.map_err(|e| e.error).unwrap();
+        response.into_body()
+    }
+
+    #[tokio::test]
+    async fn a_connection_allows_between_one_and_max_streams() {
+        for (allowed, most) in [(0, 1), (1, 1), (7, 7), (100_000, MAX_STREAMS)] {
+            let (here, there) = UnixStream::pair().unwrap();
+            tokio::spawn(async move {
+                let mut builder = h2::server::Builder::new();
+                let handshake = builder.max_concurrent_streams(allowed).handshake::<_, Bytes>(there);
+                let mut backend = handshake.await.unwrap();
+                poll_fn(|cx| backend.poll_closed(cx)).await
+            });
+            let connection = Connection::Plain(TrackedStream::unix(here));
+            let (http2, _, driving) = connect(connection, 3, None, Arc::default()).await.unwrap();
+            tokio::spawn(driving);
+            while http2.sender().current_max_send_streams() != allowed as usize {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(http2.most_streams(), Some(most));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_response_in_one_chunk_is_taken_whole() {
+        let mut whole = response(&["hello"], false).await;
+        assert_eq!(whole.take_whole().as_deref(), Some(&b"hello"[..]));
+        assert!(whole.is_end_stream());
+        for (pieces, trailers) in [(&["he", "llo"][..], false), (&["hello"][..], true)] {
+            let mut some = response(pieces, trailers).await;
+            assert_eq!(some.take_whole(), None);
+            assert!(!some.is_end_stream() && some.size_hint().exact() == Some(5));
+            let frames = futures_util::stream::poll_fn(move |cx| some.poll_frame(cx));
+            let all = StreamBody::new(frames).collect().await.unwrap();
+            assert_eq!(
+                (all.trailers().is_some(), all.to_bytes()),
+                (trailers, Bytes::from_static(b"hello"))
+            );
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The checks of a schema in a CustomResourceDefinition. The entry point is [`check`].
+//!
+//! Upstream reports the same mistake in several places of its code, and the order of these passes shows on the wire:
+//!
+//! 1. `structural`: the rules of structural schemas, sorted by their text. Only without errors there:
+//! 2. `defaults`: every default is valid and pruned.
+//! 3. `keywords`: what each keyword may be.
+//! 4. `rules`: the expressions compile, and cost no more than the limits. Where nothing else is wrong.
+//! 5. Keywords that upstream's conversion refuses, if nothing else was wrong, and our `limits`.
+
+use super::limits;
+use super::{CompileError, StructuralSchema, compile, defaults, keywords, rules, structural};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::value::Value;
+
+pub(crate) use super::field_path::{ArrayNotation, resolve};
+pub(crate) use super::keywords::{Ratcheted, any, children};
+
+/// Which rules are enforced. An update does not enforce one that the stored definition violates already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// The schema must be structural.
+    pub structural: bool,
+    /// Types must be those of OpenAPI.
+    pub valid_types: bool,
+    /// Defaults must not have unknown fields.
+    pub pruned_defaults: bool,
+    /// Items of sets must be atomic.
+    pub atomic_sets: bool,
+    /// Keys of lists of type map must be required or have a default, and neither they nor items of maps and sets may be
+    /// nullable.
+    pub map_keys: bool,
+    /// No rule may cost more than the limit for one. The limit for all is always enforced.
+    pub rule_costs: bool,
+}
+
+impl std::default::Default for Options {
+    fn default() -> Self {
+        Self {
+            structural: true,
+            valid_types: true,
+            pruned_defaults: true,
+            atomic_sets: true,
+            map_keys: true,
+            rule_costs: true,
+        }
+    }
+}
+
+/// The errors of a schema at `path`, and the compiled schema unless it exceeds a limit.
+pub(crate) fn check(schema: &Value, path: &FieldPath, options: &Options) -> (Option<StructuralSchema>, ErrorList) {
+    let mut errors = ErrorList::new();
+    if schema.as_object().is_none() {
+        errors.push(FieldError::invalid(path, schema.clone(), "must be a schema object"));
+        return (None, errors);
+    }
+    if let Err(e) = limits::check(schema) {
+        errors.push(too_costly(path, e));
+        return (None, errors);
+    }
+    let root = match compile::root(schema) {
+        Ok(root) => root,
+        Err(e) => {
+            errors.push(too_costly(path, e));
+            return (None, errors);
+        }
+    };
+    let unsupported = options.structural.then(|| unsupported(schema)).flatten();
+    let mut judges_rules = options.structural && unsupported.is_none();
+    if judges_rules {
+        errors = structural::check(schema, path);
+        if errors.is_empty() {
+            rules::programs::prepare(&root);
+            errors = defaults::check(&root, path, options.pruned_defaults);
+        }
+        judges_rules = errors.is_empty();
+    }
+    errors.extend(keywords::check(schema, path, options));
+    if judges_rules {
+        errors.extend(rules::budget::check(&root, path, &errors, options.rule_costs));
+    }
+    if let Some(why) = unsupported.filter(|_| errors.is_empty()) {
+        errors.push(FieldError::invalid(path, "", why));
+    }
+    (Some(StructuralSchema::of(root)), errors)
+}
+
+fn too_costly(path: &FieldPath, e: CompileError) -> FieldError {
+    FieldError::forbidden(path, e.to_string())
+}
+
+/// The violations of the rules for structural schemas, for the condition `NonStructuralSchema`.
+///
+/// # Errors
+/// The schema cannot be judged: it has a keyword that structural schemas do not know.
+pub(crate) fn violations(schema: &Value, path: &FieldPath) -> Result<ErrorList, String> {
+    match unsupported(schema) {
+        Some(why) => Err(why),
+        None => Ok(structural::check(schema, path)),
+    }
+}
+
+/// True if a schema of a stored definition violates the rules for structural schemas.
+pub(crate) fn is_structural(schema: &Value) -> bool {
+    violations(schema, &FieldPath::default()).is_ok_and(|e| e.is_empty())
+}
+
+/// True if a default of a schema has fields that the schema does not know.
+pub(crate) fn has_unpruned_defaults(schema: &Value) -> bool {
+    is_structural(schema) && compile::root(schema).is_ok_and(|root| !defaults::are_pruned(&root))
+}
+
+/// True if the schema, or one in it, violates a rule that may be ratcheted.
+pub(crate) fn violates(schema: &Value, rule: Ratcheted) -> bool {
+    any(schema, &mut |s| keywords::violates(s, rule))
+}
+
+/// Why upstream cannot convert a schema: the first keyword that it does not support, in its order of evaluation.
+fn unsupported(s: &Value) -> Option<String> {
+    const KEYWORDS: [(&str, &str); 7] = [
+        ("id", "id"),
+        ("$schema", "schema"),
+        ("$ref", "$ref"),
+        ("patternProperties", "patternProperties"),
+        ("dependencies", "dependencies"),
+        ("additionalItems", "additionalItems"),
+        ("definitions", "definitions"),
+    ];
+    s.as_object()?;
+    for (keyword, name) in KEYWORDS {
+        let set = match s.get(keyword) {
+            // An object or a boolean, even `false`.
+            v if keyword == "additionalItems" => !v.is_null(),
+            v => !v.is_empty_value(),
+        };
+        if set {
+            return Some(format!("OpenAPIV3Schema '{name}' is not supported"));
+        }
+    }
+    for child in std::iter::once(s.get("not")).chain(["allOf", "anyOf", "oneOf"].iter().flat_map(|w| s.get(w).items()))
+    {
+        if let Some(why) = unsupported(child) {
+            return Some(why);
+        }
+    }
+    if s.get("x-kubernetes-preserve-unknown-fields").as_bool() == Some(false) {
+        return Some("internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined".to_owned());
+    }
+    if !s.get("items").items().is_empty() {
+        return Some("OpenAPIV3Schema 'items' must be a schema, but is an array".to_owned());
+    }
+    let properties = s.get("properties").as_object().into_iter().flat_map(|m| m.values());
+    let mut children = std::iter::once(s.get("items"))
+        .chain(properties)
+        .chain([s.get("additionalProperties")]);
+    children.find_map(unsupported)
+}

@@ -1,0 +1,313 @@
+//! The registry's [`Schema`] and [`Strategy`] for a kind with a structural schema.
+
+use super::{Node, StructuralSchema, embedded, openapi};
+use crate::api::openapi::Dialect;
+use crate::api::{self, decode};
+use crate::apimachinery::apply::managed;
+use crate::apimachinery::apply::{self, ApplyRequest, OverlayError};
+use crate::apimachinery::codec::json;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::gvk::GroupVersionKind;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::objects::finalizer_warnings;
+use crate::apimachinery::value::Value;
+use crate::registry::schema::{ManagerInfo, Schema, reset_set};
+use crate::registry::strategy::{Change, DeleteStrategy, RestStrategy, Rules, SideEffects};
+use aws_lc_rs::digest;
+use bytes::Bytes;
+use std::sync::Arc;
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// A structural schema as the registry's [`Schema`].
+pub(crate) struct KindSchema {
+    gvk: GroupVersionKind,
+    schema: Arc<StructuralSchema>,
+    /// The schema as it was given, encoded to save memory; it is only decoded for publishing.
+    source: Bytes,
+}
+
+impl KindSchema {
+    /// Parses the schema of a kind.
+    ///
+    /// # Errors
+    /// As [`StructuralSchema::parse_at`].
+    pub(crate) fn parse(
+        gvk: GroupVersionKind,
+        schema: &Value,
+        path: &FieldPath,
+    ) -> std::result::Result<Self, ErrorList> {
+        Ok(Self {
+            gvk,
+            schema: Arc::new(StructuralSchema::parse_at(schema, path)?),
+            source: json::to_vec(schema).into(),
+        })
+    }
+
+    /// A kind with a schema that was compiled before, from this JSON. Both are shared, so that kinds and versions with
+    /// equal schemas cost the memory of one.
+    pub(crate) fn shared(gvk: GroupVersionKind, schema: Arc<StructuralSchema>, source: Bytes) -> Self {
+        Self { gvk, schema, source }
+    }
+
+    /// A kind of which only the schema is published: objects are neither pruned nor validated. Costs no compilation.
+    pub(crate) fn published(gvk: GroupVersionKind, source: Bytes) -> Self {
+        Self::shared(gvk, Arc::new(StructuralSchema::of(Node::default())), source)
+    }
+
+    /// Compiles the schema of a kind from JSON that was accepted before.
+    ///
+    /// # Errors
+    /// As [`StructuralSchema::compile_json`].
+    #[cfg(test)]
+    pub(crate) fn compile(gvk: GroupVersionKind, source: Bytes) -> std::result::Result<Self, super::CompileError> {
+        let schema = Arc::new(StructuralSchema::compile_json(&source)?);
+        Ok(Self::shared(gvk, schema, source))
+    }
+
+    /// A hash of the source.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let sum = digest::digest(&digest::SHA256, &self.source);
+        let first = sum.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+        u64::from_le_bytes(*first)
+    }
+
+    /// The compiled schema.
+    pub(crate) fn structural(&self) -> &Arc<StructuralSchema> {
+        &self.schema
+    }
+
+    fn refuse(&self, why: &impl std::fmt::Display) -> Status {
+        let GroupVersionKind { version, kind, .. } = &self.gvk;
+        Status::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: {why}",
+            version.as_str()
+        ))
+    }
+}
+
+impl Schema for KindSchema {
+    fn normalize(&self, object: &mut Value) -> Result<Vec<String>> {
+        let def = api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
+        let mut findings = match object.as_object_mut().and_then(|m| m.get_mut("metadata")) {
+            Some(metadata) if !metadata.is_null() => {
+                decode::normalize_under("metadata", def, metadata).map_err(|e| self.refuse(&e))?
+            }
+            _ => Vec::new(),
+        };
+        let pruned = self.schema.prune(object);
+        findings.extend(pruned.iter().map(|p| format!("unknown field {p:?}")));
+        let embedded = embedded::coerce(&self.schema.root, object, &FieldPath::default(), false);
+        let unknown = embedded.map_err(|e| self.refuse(&e))?;
+        findings.extend(unknown);
+        Ok(findings)
+    }
+
+    fn strategic_merge(&self, _object: &Value, _patch: &Value) -> Option<Result<Value>> {
+        None
+    }
+
+    fn manage_update(
+        &self,
+        live: Option<&Value>,
+        new: &mut Value,
+        who: &ManagerInfo<'_>,
+        reset: &[&str],
+    ) -> Result<()> {
+        managed::update_managed_fields(self.schema.typed(), live, new, &who.writer(), &reset_set(reset));
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        live: Option<&Value>,
+        patch: Value,
+        who: &ManagerInfo<'_>,
+        force: bool,
+        reset: &[&str],
+    ) -> Result<Value> {
+        let request = ApplyRequest {
+            writer: who.writer(),
+            force,
+            reset: &reset_set(reset),
+        };
+        apply::apply(self.schema.typed(), live, &patch, &request).map(|a| a.object)
+    }
+
+    fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, OverlayError> {
+        apply::overlay(self.schema.typed(), object, config)
+    }
+
+    fn openapi(&self, dialect: Dialect) -> Option<Value> {
+        let source = json::decode(&self.source).expect("encoded by this type");
+        Some(openapi::component(source, &self.gvk, dialect))
+    }
+}
+
+/// The strategy of all kinds with a schema: defaults, `status` rules, generation, validation. Each method then
+/// delegates to the kind's own strategy.
+pub(crate) struct SchemaStrategy {
+    schema: Arc<StructuralSchema>,
+    /// True if the kind has a status subresource; writes to the main resource then leave `status` alone.
+    status: bool,
+    inner: Arc<dyn RestStrategy>,
+}
+
+impl SchemaStrategy {
+    /// The strategy of a kind with this schema; `inner` runs after it.
+    pub(crate) fn new(schema: Arc<StructuralSchema>, status: bool, inner: Arc<dyn RestStrategy>) -> Self {
+        Self { schema, status, inner }
+    }
+}
+
+/// Compares everything except metadata. `status` needs no exception: with a status subresource it was copied from
+/// `old`.
+fn same_content(new: &Value, old: &Value) -> bool {
+    let bare = |v: &Value| {
+        let mut v = v.clone();
+        v.unset(&["metadata"]);
+        v
+    };
+    bare(new) == bare(old)
+}
+
+impl RestStrategy for SchemaStrategy {
+    fn rules(&self) -> Rules {
+        let inner = self.inner.rules();
+        Rules {
+            costly_validation: inner.costly_validation || self.schema.has_rules(),
+            ..inner
+        }
+    }
+
+    fn default(&self, object: &mut Value) {
+        self.schema.default(object);
+        self.inner.default(object);
+    }
+
+    fn prepare(&self, object: &mut Value, change: Change<'_>) {
+        match change {
+            Change::Create => {
+                if self.status {
+                    object.unset(&["status"]);
+                }
+                object.set_meta("generation", 1i64);
+                self.inner.prepare(object, change);
+            }
+            Change::Update {
+                subresource: "status", ..
+            } => self.inner.prepare(object, change),
+            Change::Update { old, .. } => {
+                if self.status {
+                    match old.get("status") {
+                        Value::Null => drop(object.unset(&["status"])),
+                        status => object.set(&["status"], status.clone()),
+                    }
+                }
+                self.inner.prepare(object, change);
+                let generation = old.at(&["metadata", "generation"]).as_i64().unwrap_or(1);
+                let changed = i64::from(!same_content(object, old));
+                object.set_meta("generation", generation + changed);
+            }
+        }
+    }
+
+    fn validate(&self, object: &Value, change: Change<'_>) -> ErrorList {
+        let mut errors = match change {
+            Change::Update {
+                old,
+                subresource: "status",
+            } => self.schema.validate_status(object, Some(old)),
+            _ if !self.schema.is_defaulted(object) => {
+                let why = "the defaults of its schema take more than 1 MiB; shorten its lists, or the defaults";
+                ErrorList::from_iter([FieldError::forbidden(&FieldPath::default(), why)])
+            }
+            _ => self.schema.validate(object, change.old()),
+        };
+        errors.extend(self.inner.validate(object, change));
+        errors.extend(self.schema.validate_rules(object, change.old(), &errors));
+        errors
+    }
+
+    fn warnings(&self, object: &Value, change: Change<'_>) -> Vec<String> {
+        let mut out = match change {
+            Change::Update {
+                subresource: "status", ..
+            } => Vec::new(),
+            _ => {
+                let old = change.old().map_or(&Value::Null, |old| old.get("metadata"));
+                finalizer_warnings(object.get("metadata"), old)
+            }
+        };
+        if let Some(old) = change.old() {
+            out.extend(self.schema.rule_warnings(object, old));
+        }
+        out.extend(self.inner.warnings(object, change));
+        out
+    }
+
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
+        match subresource {
+            "status" => &["metadata", "spec"],
+            _ if self.status => &["status"],
+            _ => self.inner.reset_fields(subresource),
+        }
+    }
+
+    fn effects(&self) -> Option<&dyn SideEffects> {
+        self.inner.effects()
+    }
+
+    fn deletion(&self) -> Option<&dyn DeleteStrategy> {
+        self.inner.deletion()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Strategy;
+
+    struct Resizable;
+
+    impl Strategy for Resizable {
+        fn prepare_subresource_update(&self, subresource: &str, new: &mut Value, _old: &Value) {
+            new.set(&["through"], subresource);
+        }
+    }
+
+    #[test]
+    fn unqualified_finalizers_are_warned_about_once() {
+        let schema = crate::json!({"type": "object"});
+        let schema = StructuralSchema::parse_at(&schema, &FieldPath::default()).unwrap();
+        let strategy = SchemaStrategy::new(Arc::new(schema), true, Arc::new(Resizable));
+        let object = crate::json!({"metadata": {"finalizers": ["mine", "x.io/ours"]}});
+        let warnings = strategy.warnings(&object, Change::Create);
+        assert_eq!(warnings.len(), 1);
+        assert!(
+            warnings[0].contains("prefer a domain-qualified finalizer name"),
+            "{warnings:?}"
+        );
+        for subresource in ["", "status"] {
+            let old = &object;
+            assert!(
+                strategy
+                    .warnings(&object, Change::Update { old, subresource })
+                    .is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn subresource_updates_reach_the_kinds_strategy() {
+        let schema = crate::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let schema = StructuralSchema::parse_at(&schema, &FieldPath::default()).unwrap();
+        let strategy = SchemaStrategy::new(Arc::new(schema), true, Arc::new(Resizable));
+        let old = crate::json!({"metadata": {"generation": 1}});
+        let mut new = old.clone();
+        let subresource = "resize";
+        strategy.prepare(&mut new, Change::Update { old: &old, subresource });
+        assert_eq!(new.str_at(&["through"]), "resize");
+    }
+}

@@ -1,0 +1,325 @@
+//! Evaluates the rules of an object, in upstream's order: a value before its parts, map entries in the order of their
+//! keys. Nulls have no rules. What rules may cost is limited for each expression and for the object.
+
+use super::correlation::{Correlation, Pair};
+use super::programs::{Compiled, OLD_SELF, Programs, SELF};
+use super::{Rule, Ruleset};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, MAX_TEXT, cut};
+use crate::apimachinery::value::Value;
+use crate::interrupt::checkpoint;
+use crate::schema::path::{At, Step};
+use crate::schema::ratchet::OldItems;
+use crate::schema::{Additional, ListKind, Node};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use torana_cel::{Activation, Fail, Out, Program, Val};
+
+/// The most that one evaluation of an expression costs: about 0.1 s of upstream's time.
+const PER_CALL: u64 = 1_000_000;
+/// The most that all rules of an object cost.
+const PER_OBJECT: u64 = 10_000_000;
+/// The most bytes of a computed message.
+const MAX_MESSAGE: usize = 5 * 1024;
+/// Unlike errors, of which a response has at most 100, warnings have no limit of their own.
+const MAX_WARNINGS: usize = 100;
+
+/// What the rules say about an object.
+#[derive(Default)]
+pub(in crate::schema) struct Verdict {
+    /// The failures.
+    pub(in crate::schema) errors: ErrorList,
+    /// The failures of values that the update did not change.
+    pub(in crate::schema) warnings: Vec<String>,
+}
+
+/// Evaluates the rules at and below `node`, whose programs are [prepared](super::programs::prepare), for the value at
+/// `base`. With `ratchet`, failures of unchanged values are warnings, unless the rule reads the old value.
+pub(in crate::schema) fn run(node: &Node, v: &Value, old: Option<&Value>, base: &FieldPath, ratchet: bool) -> Verdict {
+    let mut evaluation = Evaluation {
+        base,
+        left: PER_OBJECT,
+        verdict: Verdict::default(),
+    };
+    let pair = Pair { node, new: v, old };
+    let correlation = Correlation {
+        this: ratchet.then_some(pair).filter(|p| p.old.is_some()),
+        nearest: None,
+    };
+    let _ = evaluation.visit(node, v, old, &At::ROOT, correlation);
+    evaluation.verdict
+}
+
+struct Evaluation<'e> {
+    base: &'e FieldPath,
+    /// The cost that is left.
+    left: u64,
+    verdict: Verdict,
+}
+
+/// The variables of a rule.
+struct Scope<'a> {
+    this: Out<'a>,
+    old: Option<Out<'a>>,
+}
+
+impl<'a> Activation<'a> for Scope<'a> {
+    fn variable(&self, name: &str) -> Option<Out<'a>> {
+        match name {
+            SELF => Some(self.this.clone()),
+            OLD_SELF => self.old.clone(),
+            _ => None,
+        }
+    }
+}
+
+impl Evaluation<'_> {
+    fn visit<'a>(
+        &mut self,
+        node: &'a Node,
+        v: &'a Value,
+        old: Option<&'a Value>,
+        at: &At<'_>,
+        correlation: Correlation<'a>,
+    ) -> ControlFlow<()> {
+        checkpoint();
+        if !node.has_rules || v.is_null() {
+            return ControlFlow::Continue(());
+        }
+        let old = old.filter(|o| !o.is_null());
+        if let Some(rules) = &node.rules {
+            self.rules(node, rules, v, old, at, correlation)?;
+        }
+        match v {
+            Value::Object(m) => {
+                let old = old.and_then(Value::as_object);
+                for (key, child) in m.iter() {
+                    let old = old.and_then(|o| o.get(key));
+                    let (of, at) = match (node.property(key), &node.additional) {
+                        (Some(property), _) => (property, at.name(key)),
+                        (None, Additional::Schema(of)) => (&**of, at.then(Step::Key(key))),
+                        _ => continue,
+                    };
+                    // Old and new objects were converted to the same type, so a change of it cannot be seen.
+                    let is_type = correlation.nearest.is_none() && matches!(key, "apiVersion" | "kind");
+                    let below = match is_type {
+                        true => Correlation::NONE,
+                        false => correlation.part(of, child, old),
+                    };
+                    self.visit(of, child, old, &at, below)?;
+                }
+            }
+            Value::Array(items) => {
+                let Some(of) = node.items.as_deref() else {
+                    return ControlFlow::Continue(());
+                };
+                let before = match (&node.list, old) {
+                    (ListKind::Map(keys), Some(old)) => OldItems::new(keys, old.items()),
+                    _ => OldItems::default(),
+                };
+                for (i, item) in items.iter().enumerate() {
+                    let old = before.find(item);
+                    self.visit(of, item, old, &at.index(i), correlation.part(of, item, old))?;
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn rules<'a>(
+        &mut self,
+        node: &'a Node,
+        rules: &'a Ruleset,
+        v: &'a Value,
+        old: Option<&'a Value>,
+        at: &At<'_>,
+        correlation: Correlation<'a>,
+    ) -> ControlFlow<()> {
+        let programs = rules.programs.get().expect("the programs of the schema are prepared");
+        let Some(programs) = programs else {
+            // A definition that was stored before its rules were checked.
+            let shown = node.ty.map_or("", |ty| ty.name());
+            let why = "rule compiler initialization error: the schema is not one that expressions know";
+            let error = FieldError::invalid(&at.below(self.base), shown, why);
+            self.verdict.errors.push(error);
+            return ControlFlow::Continue(());
+        };
+        let site = Site {
+            node,
+            v,
+            path: at,
+            correlation,
+        };
+        if self.left == 0 {
+            return self.stop(&site, OUT_OF_BUDGET);
+        }
+        let (plain, optional) = scopes(programs, v, old);
+        for (rule, compiled) in rules.list.iter().zip(&programs.list) {
+            checkpoint();
+            let is_optional = rule.optional_old_self == Some(true);
+            if compiled.reads_old && old.is_none() && !is_optional {
+                continue;
+            }
+            let scope = if is_optional { &optional } else { &plain };
+            self.rule(&site, rule, compiled, scope, &plain)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn rule<'a>(
+        &mut self,
+        site: &Site<'_, 'a>,
+        rule: &Rule,
+        compiled: &'a Compiled,
+        scope: &Scope<'a>,
+        plain: &Scope<'a>,
+    ) -> ControlFlow<()> {
+        let program = match &compiled.rule {
+            Ok(program) => program,
+            Err(e) => {
+                self.fail(site, format!("rule compile error: {e}"));
+                return ControlFlow::Continue(());
+            }
+        };
+        let Some(value) = self.spend(program, scope) else {
+            return self.stop(site, OUT_OF_BUDGET);
+        };
+        let name = rule.name();
+        match value {
+            Ok(Val::Bool(true)) => return ControlFlow::Continue(()),
+            Ok(_) => {}
+            Err(e @ Fail::Cost) => {
+                let why = format!(
+                    "'{e}': no further validation rules will be run due to call cost exceeds limit for rule: {name}"
+                );
+                return self.stop(site, &why);
+            }
+            Err(e) => {
+                let text = e.to_string();
+                // Only values whose type is known at run time only (int-or-string) have this error, which says nothing
+                // about its place.
+                self.fail(
+                    site,
+                    if text.starts_with("no such overload") {
+                        format!(
+                            "'{text}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
+                        )
+                    } else {
+                        format!("{text} evaluating rule: {name}")
+                    },
+                );
+                return ControlFlow::Continue(());
+            }
+        }
+        let path = site.path.below(self.base);
+        let path = rule.field.as_deref().map_or(path.clone(), |field| path.child(field));
+        let detail = match &compiled.message {
+            Some(Ok(program)) => match self.message(program, plain, rule) {
+                Ok(message) => message,
+                Err(why) => {
+                    let shown = site.node.ty.map_or("", |ty| ty.name());
+                    self.report(site, compiled, FieldError::invalid(&path, shown, why));
+                    return ControlFlow::Break(());
+                }
+            },
+            _ => None,
+        };
+        let detail = detail.unwrap_or_else(|| match rule.message.as_str() {
+            "" => format!("failed rule: {name}"),
+            _ => name.to_owned(),
+        });
+        self.report(site, compiled, failure(&path, site.v, detail, rule.reason.as_deref()));
+        ControlFlow::Continue(())
+    }
+
+    /// Evaluates a program. `None` if it costs more than is left.
+    fn spend<'a>(&mut self, program: &'a Program, scope: &Scope<'a>) -> Option<Out<'a>> {
+        let outcome = program.evaluate(scope, PER_CALL);
+        self.left = self.left.checked_sub(outcome.cost)?;
+        Some(outcome.value)
+    }
+
+    /// The computed message; `None` if it has no use.
+    fn message<'a>(&mut self, program: &'a Program, scope: &Scope<'a>, rule: &Rule) -> Result<Option<String>, String> {
+        let Some(value) = self.spend(program, scope) else {
+            return Err(format!("messageExpression evaluation failed due to {RUNNING_OUT}"));
+        };
+        match value {
+            Err(Fail::Cost) => Err(format!(
+                "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
+                crate::apimachinery::field::quote(&rule.message_expression)
+            )),
+            Err(Fail::Error(_)) => Ok(None),
+            Ok(value) => {
+                let text = value.as_str().unwrap_or("").trim();
+                let fits = !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
+                Ok(fits.then(|| text.to_owned()))
+            }
+        }
+    }
+
+    /// Reports why a rule could not be evaluated. Upstream shows the type in place of the value.
+    fn fail(&mut self, site: &Site<'_, '_>, why: String) {
+        let path = site.path.below(self.base);
+        let shown = site.node.ty.map_or("", |ty| ty.name());
+        self.verdict.errors.push(FieldError::invalid(&path, shown, why));
+    }
+
+    /// Ends the evaluation.
+    fn stop(&mut self, site: &Site<'_, '_>, why: &str) -> ControlFlow<()> {
+        self.fail(site, why.to_owned());
+        ControlFlow::Break(())
+    }
+
+    fn report(&mut self, site: &Site<'_, '_>, compiled: &Compiled, error: FieldError) {
+        if compiled.reads_old || !site.correlation.is_unchanged() {
+            self.verdict.errors.push(error);
+        } else if self.verdict.warnings.len() < MAX_WARNINGS {
+            self.verdict.warnings.push(cut(error.to_string(), MAX_TEXT));
+        }
+    }
+}
+
+const RUNNING_OUT: &str = "running out of cost budget, no further validation rules will be run";
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// A value that has rules.
+struct Site<'p, 'a> {
+    node: &'a Node,
+    v: &'a Value,
+    path: &'p At<'p>,
+    correlation: Correlation<'a>,
+}
+
+/// The variables of rules, and of those whose old value is optional.
+fn scopes<'a>(programs: &'a Programs, v: &'a Value, old: Option<&'a Value>) -> (Scope<'a>, Scope<'a>) {
+    let this = Val::of(v, &programs.schema);
+    let old = old.filter(|_| programs.reads_old);
+    let old = old.map(|old| Val::of(old, &programs.schema));
+    let optional = match &old {
+        None => Ok(Val::Optional(None)),
+        Some(old) => old.clone().map(|old| Val::Optional(Some(Arc::new(old)))),
+    };
+    let optional = Scope {
+        this: this.clone(),
+        old: programs.reads_old.then_some(optional),
+    };
+    (Scope { this, old }, optional)
+}
+
+fn failure(path: &FieldPath, v: &Value, detail: String, reason: Option<&str>) -> FieldError {
+    // Of lists and objects the value is left out.
+    let whole = matches!(v, Value::Array(_) | Value::Object(_));
+    let shown = || if whole { Value::Null } else { v.clone() };
+    let mut error = match reason {
+        Some("FieldValueForbidden") => return FieldError::forbidden(path, detail),
+        Some("FieldValueRequired") => return FieldError::required(path, detail),
+        Some("FieldValueDuplicate") => FieldError::duplicate(path, shown()),
+        _ => FieldError::invalid(path, shown(), detail),
+    };
+    if whole {
+        error.bad_value = None;
+    }
+    error
+}

@@ -1,0 +1,126 @@
+//! The programs of rules. [`prepare`] compiles those of a schema.
+
+use super::declare::{declare, property};
+use super::{Rule, Ruleset};
+use crate::interrupt::checkpoint;
+use crate::schema::{Additional, Node};
+use torana_cel::{Environment, Program, Schema, Type};
+
+pub(super) const SELF: &str = "self";
+pub(super) const OLD_SELF: &str = "oldSelf";
+
+/// The programs of the rules of a schema.
+#[derive(Debug)]
+pub(super) struct Programs {
+    /// What the rules know about the value.
+    pub(super) schema: Schema,
+    /// One for each rule.
+    pub(super) list: Box<[Compiled]>,
+    /// True if any rule reads the old value.
+    pub(super) reads_old: bool,
+}
+
+/// The programs of a rule.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    /// Decides; the error says why it cannot.
+    pub(super) rule: Result<Program, String>,
+    /// Computes the message.
+    pub(super) message: Option<Result<Program, String>>,
+    /// True if the rule reads the old value.
+    pub(super) reads_old: bool,
+}
+
+/// Compiles the rules at and below the schema of an object. Does nothing the second time.
+pub(in crate::schema) fn prepare(root: &Node) {
+    walk(root, true, None);
+}
+
+/// `known` is what an enclosing schema with rules has declared about the values of this one, so that each type is
+/// declared once.
+fn walk(node: &Node, root: bool, known: Option<Schema>) {
+    if !node.has_rules {
+        return;
+    }
+    checkpoint();
+    let mut known = known;
+    if let Some(rules) = &node.rules {
+        known = known.or_else(|| declare(node, root).map(|d| d.schema));
+        if rules.programs.get().is_none() {
+            let programs = known.clone().map(|schema| Programs::compile(rules, schema));
+            // Another thread may have been faster, with the same result.
+            let _ = rules.programs.set(programs);
+        }
+    }
+    for (name, child) in &node.properties {
+        walk(child, child.embedded, known.as_ref().and_then(|of| property(of, name)));
+    }
+    let items = || known.as_ref().and_then(|of| of.items.as_deref().cloned());
+    if let Some(of) = &node.items {
+        walk(of, of.embedded, items());
+    }
+    if let Additional::Schema(of) = &node.additional {
+        walk(of, of.embedded, items());
+    }
+}
+
+impl Programs {
+    fn compile(rules: &Ruleset, schema: Schema) -> Self {
+        let mut plain = Environment::default();
+        plain.declare(SELF, schema.clone());
+        plain.declare(OLD_SELF, schema.clone());
+        let mut optional = Environment::default();
+        optional.declare(SELF, schema.clone());
+        let ty = Type::Optional(schema.ty.clone().into());
+        optional.declare(OLD_SELF, Schema::scalar(ty, schema.max_size));
+        let compile = |rule: &Rule| {
+            checkpoint();
+            let env = if rule.optional_old_self == Some(true) {
+                &optional
+            } else {
+                &plain
+            };
+            Compiled::new(rule, env, &plain)
+        };
+        let list: Box<[Compiled]> = rules.list.iter().map(compile).collect();
+        Self {
+            reads_old: list.iter().any(|c| c.reads_old),
+            schema,
+            list,
+        }
+    }
+}
+
+impl Compiled {
+    fn new(rule: &Rule, env: &Environment, of_message: &Environment) -> Self {
+        let program = match program(env, &rule.rule, "") {
+            Ok(program) if *program.result_type() == Type::Bool => Ok(program),
+            Ok(_) => Err("cel expression must evaluate to a bool".to_owned()),
+            Err(e) => Err(e),
+        };
+        // As upstream, the message of a rule that does not compile is not compiled.
+        let message = (program.is_ok() && !rule.message_expression.is_empty()).then(|| {
+            match self::program(of_message, &rule.message_expression, "messageExpression ") {
+                Ok(program) if *program.result_type() == Type::String => Ok(program),
+                Ok(_) => Err("messageExpression must evaluate to a string".to_owned()),
+                Err(e) => Err(e),
+            }
+        });
+        Self {
+            reads_old: program.as_ref().is_ok_and(|p| p.reads(OLD_SELF)),
+            rule: program,
+            message,
+        }
+    }
+}
+
+fn program(env: &Environment, source: &str, what: &str) -> Result<Program, String> {
+    env.compile(source).map_err(|issues| {
+        let stage = match issues.is_of_constants() {
+            true if what.is_empty() => "program instantiation",
+            true => "instantiation",
+            false => "compilation",
+        };
+        format!("{what}{stage} failed: {issues}")
+    })
+}

@@ -1,0 +1,94 @@
+//! `anyOf`, `oneOf`, `allOf` and `not`. Nothing in them is ratcheted on its own.
+
+use super::{Outcome, Validator};
+use crate::apimachinery::value::Value;
+use crate::schema::Node;
+use crate::schema::path::At;
+
+/// The outcome with the most matches, the first of equals.
+fn better(best: Option<Outcome>, tried: Outcome) -> Option<Outcome> {
+    match best {
+        Some(best) if tried.matches <= best.matches => Some(best),
+        _ => Some(tried),
+    }
+}
+
+impl Validator<'_> {
+    fn branch(&mut self, node: &Node, v: &Value, at: &At<'_>) -> Outcome {
+        let mut out = Outcome::default();
+        self.check(node, v, None, at, &mut out);
+        out
+    }
+
+    /// An error of a junctor, which names the value and has no field.
+    fn junctor(&self, at: &At<'_>, what: &str, out: &mut Outcome) {
+        let named = self.name(at);
+        out.push(self.without_field(format!("{:?} must {what}", named.text.as_str())));
+    }
+
+    pub(super) fn branches(&mut self, node: &Node, v: &Value, at: &At<'_>, out: &mut Outcome) {
+        // One for the validator, and one because it ran to its end.
+        out.matches += 2;
+        let Some(c) = node.checks.as_deref() else { return };
+        self.any_of(&c.any_of, v, at, out);
+        self.one_of(&c.one_of, v, at, out);
+        if !c.all_of.is_empty() {
+            let mut valid = 0;
+            for branch in &c.all_of {
+                let tried = self.branch(branch, v, at);
+                valid += usize::from(tried.is_valid());
+                out.merge(tried);
+            }
+            if valid == 0 {
+                self.junctor(at, "validate all the schemas (allOf). None validated", out);
+            } else if valid < c.all_of.len() {
+                self.junctor(at, "validate all the schemas (allOf)", out);
+            }
+        }
+        if let Some(not) = &c.not
+            && self.branch(not, v, at).is_valid()
+        {
+            self.junctor(at, "not validate the schema (not)", out);
+        }
+    }
+
+    fn any_of(&mut self, branches: &[Node], v: &Value, at: &At<'_>, out: &mut Outcome) {
+        let mut best = None;
+        for branch in branches {
+            let tried = self.branch(branch, v, at);
+            if tried.is_valid() {
+                return out.merge(tried);
+            }
+            best = better(best, tried);
+        }
+        if let Some(best) = best {
+            self.junctor(at, "validate at least one schema (anyOf)", out);
+            out.merge(best);
+        }
+    }
+
+    fn one_of(&mut self, branches: &[Node], v: &Value, at: &At<'_>, out: &mut Outcome) {
+        let (mut best, mut valid, mut count) = (None, None, 0);
+        for branch in branches {
+            let tried = self.branch(branch, v, at);
+            if tried.is_valid() {
+                count += 1;
+                valid.get_or_insert(tried);
+            } else if count == 0 {
+                best = better(best, tried);
+            }
+        }
+        match (count, valid) {
+            (1, Some(valid)) => out.merge(valid),
+            (0, _) if branches.is_empty() => {}
+            (0, _) => {
+                self.junctor(at, "validate one and only one schema (oneOf). Found none valid", out);
+                out.merge(best.unwrap_or_default());
+            }
+            (n, _) => {
+                let what = format!("validate one and only one schema (oneOf). Found {n} valid alternatives");
+                self.junctor(at, &what, out);
+            }
+        }
+    }
+}

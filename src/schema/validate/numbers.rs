@@ -1,0 +1,181 @@
+//! `multipleOf`, `minimum`, `maximum` and the ranges of numeric formats. For integer values the constraints are truncated
+//! to integers, as upstream.
+
+use super::{Named, Outcome, Validator};
+use crate::apimachinery::field::FieldError;
+use crate::apimachinery::value::Value;
+use crate::schema::path::At;
+use crate::schema::{Bound, Checks, Node, Type};
+
+/// True for floats that upstream accepts as integers: whole ones of up to 53 bits, with a relative error of 1e-9.
+pub(super) fn is_json_integer(f: f64) -> bool {
+    const LARGEST: f64 = 9_007_199_254_740_991.0;
+    if f.abs() > LARGEST {
+        return false;
+    }
+    let whole = f.round();
+    f == whole || whole != 0.0 && (f - whole).abs() < 1e-9 * whole.abs()
+}
+
+/// A float as Go's `%v` prints it: with an exponent below 1e-4 and from 1e+06 on.
+fn go_float(f: f64) -> String {
+    let shortest = format!("{f:e}");
+    let Some((digits, exponent)) = shortest.split_once('e') else {
+        return shortest;
+    };
+    match exponent.parse::<i32>() {
+        Ok(e) if !(-4..6).contains(&e) => {
+            let sign = if e < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", e.abs())
+        }
+        _ => f.to_string(),
+    }
+}
+
+/// The text of a number as Go prints it.
+fn shown(v: &Value) -> String {
+    match v {
+        Value::Int(i) => i.to_string(),
+        other => go_float(other.as_f64().unwrap_or_default()),
+    }
+}
+
+fn invalid(named: &Named, v: &Value, detail: String) -> FieldError {
+    FieldError::invalid_raw(&named.field, shown(v), detail)
+}
+
+/// The type and format of numbers that a schema has, unless it has several types.
+struct Range<'a> {
+    ty: Option<Type>,
+    format: &'a str,
+}
+
+impl Range<'_> {
+    fn holds(&self, v: &Value) -> bool {
+        match (self.ty, v) {
+            (Some(Type::Integer), v) => {
+                let (low, high) = match self.format {
+                    "int32" => (i64::from(i32::MIN), i64::from(i32::MAX)),
+                    _ => (i64::MIN, i64::MAX),
+                };
+                // A float above the largest i64 saturates to it, so the upper end needs a comparison of floats.
+                let whole = |f: f64| {
+                    f.fract() == 0.0 && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&f)
+                };
+                match v {
+                    Value::Int(i) => (low..=high).contains(i),
+                    other => other
+                        .as_f64()
+                        .is_some_and(|f| whole(f) && (low..=high).contains(&(f as i64))),
+                }
+            }
+            (Some(Type::Number), v) if self.format == "float" => v.as_f64().is_some_and(|f| (f as f32).is_finite()),
+            _ => true,
+        }
+    }
+
+    fn error(&self, what: &str, path: &str) -> String {
+        let ty = self.ty.map_or("", Type::name);
+        match self.format {
+            "" => format!("{what} value must be of type {ty} (default format) in {path}"),
+            format => format!("{what} value must be of type {ty} with format {format} in {path}"),
+        }
+    }
+}
+
+impl Validator<'_> {
+    /// Integers have a range even in a schema without constraints.
+    pub(super) fn numbers(&mut self, node: &Node, c: Option<&Checks>, v: &Value, at: &At<'_>, out: &mut Outcome) {
+        let single = !node.int_or_string || self.is_default;
+        let ty = node.ty.filter(|t| single && t.is_numeric());
+        let format = c
+            .and_then(|c| c.format.as_ref())
+            .filter(|f| ty.is_some() && !f.is_text());
+        let range = Range {
+            ty,
+            format: format.map_or("", |f| f.spelling()),
+        };
+        let named = std::cell::LazyCell::new(|| self.name(at));
+        if !range.holds(v) {
+            let why = range.error("Checked", named.text.as_str());
+            out.push(self.without_field(why));
+        }
+        let Some(c) = c else { return };
+        // A constraint outside of the range of the type is an error too, and is then compared as a float.
+        let constraint = |at: f64, what: &str, out: &mut Outcome| -> bool {
+            let holds = range.holds(&Value::Float(at));
+            if !holds {
+                let why = range.error(what, named.text.as_str());
+                out.push(self.without_field(why));
+            }
+            holds && matches!(v, Value::Int(_))
+        };
+        if let Some(factor) = c.multiple_of {
+            let whole = constraint(factor, "MultipleOf", out);
+            if let Some(error) = multiple_of(&named, v, factor, whole) {
+                out.push(error);
+            }
+        }
+        for (bound, what, is_minimum) in [
+            (c.minimum, "Minimum boundary", true),
+            (c.maximum, "Maximum boundary", false),
+        ] {
+            let Some(bound) = bound else { continue };
+            let whole = constraint(bound.at, what, out);
+            if let Some(error) = beyond(&named, v, bound, is_minimum, whole) {
+                out.push(error);
+            }
+        }
+    }
+}
+
+fn multiple_of(named: &Named, v: &Value, factor: f64, whole: bool) -> Option<FieldError> {
+    let n = named.text.as_str();
+    let factor = if whole {
+        Value::Int(factor as i64)
+    } else {
+        Value::Float(factor)
+    };
+    let text = shown(&factor);
+    let (holds, positive, v) = match (&factor, v) {
+        (Value::Int(f), Value::Int(i)) => (*f <= 0 || i % f == 0, *f > 0, v.clone()),
+        (factor, v) => {
+            let (f, x) = (factor.as_f64()?, v.as_f64()?);
+            let quotient = if f < 1.0 { 1.0 / f * x } else { x / f };
+            (is_json_integer(quotient), f > 0.0, Value::Float(x))
+        }
+    };
+    if !positive {
+        let detail = format!("factor MultipleOf declared for {n} must be positive: {text}");
+        return Some(FieldError::invalid_raw(&named.field, text, detail));
+    }
+    (!holds).then(|| invalid(named, &v, format!("{n} in body should be a multiple of {text}")))
+}
+
+fn beyond(named: &Named, v: &Value, bound: Bound, is_minimum: bool, whole: bool) -> Option<FieldError> {
+    use std::cmp::Ordering;
+    let (order, limit, v) = match v {
+        Value::Int(i) if whole => {
+            let limit = bound.at as i64;
+            (i.cmp(&limit), Value::Int(limit), v.clone())
+        }
+        other => {
+            let x = other.as_f64()?;
+            (x.partial_cmp(&bound.at)?, Value::Float(bound.at), Value::Float(x))
+        }
+    };
+    let (wrong, than) = match is_minimum {
+        true => (Ordering::Less, "greater than"),
+        false => (Ordering::Greater, "less than"),
+    };
+    if order != wrong && !(bound.exclusive && order == Ordering::Equal) {
+        return None;
+    }
+    let or_equal = if bound.exclusive { "" } else { " or equal to" };
+    let (n, limit) = (named.text.as_str(), shown(&limit));
+    Some(invalid(
+        named,
+        &v,
+        format!("{n} in body should be {than}{or_equal} {limit}"),
+    ))
+}

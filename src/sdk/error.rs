@@ -1,0 +1,48 @@
+//! [`Error`]: why a server of one's own does not start.
+
+use crate::apimachinery::gvk::GroupVersion;
+use std::path::PathBuf;
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why an [`ApiServer`](super::ApiServer) or a [`Port`](super::Port) cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The data directory cannot be made.
+    #[error("cannot make {}: {source}", .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The store cannot be opened: it is in use, damaged, or of another version.
+    #[error(transparent)]
+    Store(Cause),
+    /// A group version has an invalid name or invalid priorities.
+    #[error("{gv} cannot be served: {reason}")]
+    Group {
+        /// The group version.
+        gv: GroupVersion,
+        /// What is invalid.
+        reason: String,
+    },
+    /// The schema of a kind is invalid.
+    #[error("the schema of {kind} is wrong: {reason}")]
+    Schema {
+        /// The kind.
+        kind: &'static str,
+        /// The violations, joined.
+        reason: String,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] std::io::Error),
+    /// The address cannot be bound.
+    #[error(transparent)]
+    Bind(Cause),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Certificate(Cause),
+}

@@ -1,0 +1,138 @@
+//! A TLS port for an [`ApiServer`], and the running server.
+
+use super::ApiServer;
+use super::Error;
+use crate::pki::ServingPair;
+use crate::pki::certs::{DynamicCa, DynamicKeyPair, Reload, watch_files};
+use crate::server::Lifecycle;
+use crate::server::lifecycle::{PreShutdownHook, ShutdownTimeouts};
+use crate::serving::{Limits, Listener, Server, ServerHandle, TlsConfig, TlsOptions, listener};
+use crate::storage::embedded::Engine;
+use crate::tasks::TaskGroup;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Interval at which certificate files are checked for changes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// Maximum time to wait for requests in flight during the shutdown.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A bound port with its certificate.
+pub struct Port {
+    listener: Listener,
+    tls: Arc<TlsConfig>,
+    pair: Arc<DynamicKeyPair>,
+}
+
+impl Port {
+    /// Binds the address; port 0 picks a free one. Clients are asked for certificates issued by `client_cas`.
+    ///
+    /// # Errors
+    /// The port is taken, the certificate cannot be used.
+    pub fn bind(address: SocketAddr, pair: &ServingPair, client_cas: Vec<Arc<DynamicCa>>) -> Result<Self, Error> {
+        let provider = rustls::crypto::CryptoProvider::get_default()
+            .cloned()
+            .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        let listener = listener::bind(address, false).map_err(|e| Error::Bind(e.into()))?;
+        let pair = DynamicKeyPair::from_files(&pair.cert, &pair.key, provider.clone());
+        let pair = pair.map_err(|e| Error::Certificate(e.into()))?;
+        let tls = TlsConfig::try_new(pair.clone(), Vec::new(), client_cas, TlsOptions::default(), provider);
+        Ok(Self {
+            listener,
+            tls: tls.map_err(|e| Error::Certificate(e.into()))?,
+            pair,
+        })
+    }
+
+    /// The bound address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+}
+
+/// A running server.
+pub struct Running {
+    handle: ServerHandle,
+    lifecycle: Lifecycle,
+    hooks: Vec<PreShutdownHook>,
+    tasks: TaskGroup,
+    engine: Arc<Engine>,
+}
+
+impl ApiServer {
+    /// Starts serving on a port. Needs a tokio runtime.
+    pub fn open(self, port: Port) -> Running {
+        let Self {
+            mut prepared,
+            engine,
+            tasks,
+            ..
+        } = self;
+        let server = Server {
+            tls: port.tls.clone(),
+            limits: Limits::default(),
+            handler: prepared.handler.clone(),
+            metrics: prepared.telemetry.port.clone(),
+        };
+        let handle = server.serve(port.listener);
+        let stop = tasks.stop_signal().clone();
+        tasks.spawn("certificates", async move {
+            let files: Vec<Arc<dyn Reload>> = vec![port.pair];
+            // Neither of the other two ends by itself, so the order does not matter.
+            tokio::select! {
+                () = stop.wait() => {}
+                _ = port.tls.follow() => {}
+                _ = watch_files(files, CHECK_INTERVAL) => {}
+            }
+        });
+        // Nobody listens for failures, because none of the server's hooks can fail.
+        let (report, _) = mpsc::channel(1);
+        prepared.start_hooks(&tasks, &report);
+        Running {
+            handle,
+            lifecycle: prepared.lifecycle,
+            hooks: prepared.pre_shutdown_hooks,
+            tasks,
+            engine,
+        }
+    }
+}
+
+impl Running {
+    /// The bound address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.handle.local_addr()
+    }
+
+    /// Shuts down in order: `/readyz` fails, requests finish, watches end, the store is flushed.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: if the future is dropped, connections are cut, and the store is closed without waiting for
+    /// them.
+    pub async fn shut_down(self) {
+        let Self {
+            handle,
+            lifecycle,
+            hooks,
+            tasks,
+            engine,
+        } = self;
+        let times = ShutdownTimeouts {
+            delay: Duration::ZERO,
+            in_flight: GRACE,
+        };
+        let stopping = &handle;
+        let stop = || stopping.stop_accepting();
+        lifecycle.shut_down(times, hooks, stop, || async {}).await;
+        handle.drain(Duration::from_secs(2)).await;
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
+        if let Err(late) = tasks.shutdown(deadline).await {
+            tracing::warn!("{late}");
+        }
+        if let Err(e) = tokio::task::spawn_blocking(move || engine.shutdown()).await {
+            tracing::error!("closing the store failed: {e}");
+        }
+    }
+}
