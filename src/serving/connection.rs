@@ -184,7 +184,8 @@ async fn serve_http1(io: ConnectionIo<TlsStream<TcpStream>>, dispatcher: Dispatc
     drive(hyper, ops, &activity, shared).await
 }
 
-/// Performs the TLS handshake within its deadline. `None` if it failed, timed out or was interrupted by a signal.
+/// Performs the TLS handshake within its deadline, which a shutdown brings forward. `None` if it failed, timed out or
+/// was evicted.
 async fn handshake(
     stream: TcpStream,
     remote: SocketAddr,
@@ -225,18 +226,30 @@ async fn handshake(
             next_wake().await;
         }
     };
-    let mut work = pin!(tokio::time::timeout(shared.limits.handshake, work));
-    let done = poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(done) => Poll::Ready(Some(done)),
-        Poll::Pending => match activity.signals(cx) {
-            0 => Poll::Pending,
-            _ => Poll::Ready(None),
-        },
+    let mut work = pin!(work);
+    let mut alarm = pin!(tokio::time::sleep(shared.limits.handshake));
+    let mut draining = false;
+    let done = poll_fn(|cx| {
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        let raised = activity.signals(cx);
+        if raised & signals::KILL != 0 {
+            return Poll::Ready(None);
+        }
+        if raised != 0 && !std::mem::replace(&mut draining, true) {
+            let soon = tokio::time::Instant::now() + shared.limits.first_request;
+            let deadline = alarm.deadline().min(soon);
+            alarm.as_mut().reset(deadline);
+        }
+        alarm
+            .as_mut()
+            .poll(cx)
+            .map(|()| Some(Err(std::io::ErrorKind::TimedOut.into())))
     });
     let error = match done.await? {
-        Ok(Ok(tls)) => return Some(tls),
-        Ok(Err(error)) => error,
-        Err(_) => std::io::ErrorKind::TimedOut.into(),
+        Ok(tls) => return Some(tls),
+        Err(error) => error,
     };
     shared.metrics.handshake_failed();
     tracing::debug!(%remote, %error, "TLS handshake failed");
@@ -329,7 +342,7 @@ async fn drive<T>(
             if raised & signals::KILL != 0 {
                 return Poll::Ready(End::Cut("evicted, or past the shutdown deadline"));
             }
-            if raised != 0 && !closing {
+            if raised != 0 && !closing && !activity.awaits_first_request(raised, limits) {
                 closing = true;
                 activity.begin_closing();
                 (ops.close)(connection.as_mut());

@@ -16,6 +16,9 @@ pub(crate) struct Limits {
     pub idle: Duration,
     /// Time without a request in flight after which a gracefully closing connection is cut.
     pub close_grace: Duration,
+    /// Shutdown: time that a new connection still has to finish its handshake, and then to send its first request. A
+    /// connection that was accepted is served, because its client cannot know that the server is about to end.
+    pub first_request: Duration,
     /// Time without the peer accepting any of our bytes after which the connection is cut. Does not apply to upgraded
     /// connections. Upstream has no such limit and waits for TCP to fail.
     pub write_stall: Duration,
@@ -58,6 +61,7 @@ impl Default for Limits {
             header_read: Duration::from_secs(32),
             idle: Duration::from_secs(90),
             close_grace: Duration::from_secs(5),
+            first_request: Duration::from_millis(500),
             write_stall: Duration::from_secs(600),
             header_bytes: 1 << 20,
             header_fields: 1024,

@@ -149,6 +149,12 @@ impl ServerHandle {
         self.metrics.handshake_errors()
     }
 
+    /// Number of connections that were accepted and have not ended.
+    #[cfg(test)]
+    pub(crate) fn open_connections(&self) -> usize {
+        self.registry.len()
+    }
+
     /// Number of connections evicted to make room for new ones.
     #[cfg(test)]
     pub(crate) fn evicted(&self) -> u64 {
@@ -166,8 +172,8 @@ impl ServerHandle {
         self.stop.send_replace(true);
     }
 
-    /// Stops accepting, closes idle connections, closes the others after their requests in flight, and cuts those still
-    /// open after `limit`. Does not wait for upgraded connections; like watches they are ended by their own shutdown
+    /// Stops accepting, closes idle connections, closes the others after their requests in flight, new ones after their
+    /// first request (see [`Limits::first_request`]), and cuts those still open after `limit`. Does not wait for upgraded connections; like watches they are ended by their own shutdown
     /// signals.
     ///
     /// # Cancel safety

@@ -32,6 +32,8 @@ pub(in crate::serving) struct Activity {
     waker: AtomicWaker,
     reads_heads: AtomicBool,
     in_flight: AtomicUsize,
+    /// Whether the connection ever had a request.
+    has_served: AtomicBool,
     /// Busy regardless of requests in flight: a handshake that has received bytes, or an upgraded connection.
     busy: AtomicBool,
     /// End of the last request, or the last progress after a stall.
@@ -74,6 +76,7 @@ impl Activity {
             waker: AtomicWaker::new(),
             reads_heads: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
+            has_served: AtomicBool::new(false),
             busy: AtomicBool::new(false),
             idle_since: AtomicU64::new(1),
             head_since: AtomicU64::new(0),
@@ -134,9 +137,18 @@ impl Activity {
         self.signals.load(Acquire)
     }
 
+    /// True if the only reason to close is a shutdown and the connection is so new that its first request is still
+    /// awaited.
+    pub(super) fn awaits_first_request(&self, raised: u8, limits: &Limits) -> bool {
+        raised == signals::DRAIN
+            && !self.has_served.load(Relaxed)
+            && Instant::now() < self.at(self.idle_since.load(Relaxed), limits.first_request)
+    }
+
     /// Counts a request as in flight until the returned guard is dropped.
     pub(in crate::serving) fn request(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, AcqRel);
+        self.has_served.store(true, Relaxed);
         self.head_since.store(0, Relaxed);
         InFlight {
             activity: Arc::clone(self),
@@ -225,6 +237,7 @@ impl Activity {
     /// peer accepts no bytes       after write_stall: cut (the socket is full, or a body with bytes is held back)
     /// a request is in flight      (only the row above)
     /// closing                     after close_grace: cut
+    /// draining, no request yet    after first_request: close
     /// a head is being read        after header_read: cut
     /// otherwise                   after idle: close
     ///
@@ -249,6 +262,8 @@ impl Activity {
             if closing != 0 {
                 let at = self.at(closing.max(idle), limits.close_grace);
                 (at, TimerAction::Cut("the peer does not close"))
+            } else if self.awaits_first_request(self.signals.load(Acquire), limits) {
+                (self.at(idle, limits.first_request), TimerAction::Close)
             } else if head != 0 {
                 (
                     self.at(head, limits.header_read),

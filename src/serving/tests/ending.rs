@@ -88,7 +88,11 @@ async fn drain_does_not_wait_for_upgraded_connections() {
 async fn drain_waits_for_requests_and_closes_idle_connections() {
     let fixture = Fixture::new();
     let (handler, gate) = support::answer_at_gate();
-    let server = fixture.serve(Limits::default(), handler);
+    let limits = Limits {
+        first_request: Duration::ZERO,
+        ..Limits::default()
+    };
+    let server = fixture.serve(limits, handler);
     let mut idle = fixture
         .connect(&server, "localhost", &["http/1.1"], None)
         .await
@@ -112,6 +116,36 @@ async fn drain_waits_for_requests_and_closes_idle_connections() {
         assert_eq!(request.await.unwrap().1, "through");
     }
     assert_eq!(drain.await.unwrap(), Drained::Clean);
+}
+
+/// A client whose connection was accepted cannot know that the server is about to end: its first request is served.
+#[tokio::test]
+async fn drain_serves_the_first_request_of_a_new_connection() {
+    for alpn in ["http/1.1", "h2"] {
+        let fixture = Fixture::new();
+        let limits = Limits {
+            first_request: Duration::from_secs(30),
+            ..Limits::default()
+        };
+        let server = fixture.serve(limits, answer_with(|_| Response::new(Body::full("served"))));
+        let shaken = fixture.connect(&server, "localhost", &[alpn], None).await.unwrap();
+        let (addr, silent) = (
+            server.addr(),
+            tokio::net::TcpStream::connect(server.addr()).await.unwrap(),
+        );
+        while server.handle.open_connections() < 2 {
+            tokio::task::yield_now().await;
+        }
+        let drain = tokio::spawn(server.handle.drain(Duration::from_secs(60)));
+        while tokio::net::TcpStream::connect(addr).await.is_ok() {}
+        let config = fixture.client_config(&[alpn], None);
+        let silent = support::handshake(silent, "localhost", config).await.unwrap();
+        for tls in [silent, shaken] {
+            assert!(!drain.is_finished());
+            assert_eq!(support::get(tls, "/").await.1, "served", "{alpn}");
+        }
+        assert_eq!(drain.await.unwrap(), Drained::Clean, "{alpn}");
+    }
 }
 
 #[tokio::test]

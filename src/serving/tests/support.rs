@@ -177,10 +177,18 @@ impl Fixture {
         config: Arc<ClientConfig>,
     ) -> std::io::Result<Tls> {
         let tcp = TcpStream::connect(server.addr()).await?;
-        TlsConnector::from(config)
-            .connect(ServerName::try_from(name.to_owned()).unwrap(), tcp)
-            .await
+        handshake(tcp, name, config).await
     }
+}
+
+pub(crate) async fn handshake(
+    tcp: TcpStream,
+    name: &str,
+    config: impl Into<Arc<ClientConfig>>,
+) -> std::io::Result<Tls> {
+    TlsConnector::from(config.into())
+        .connect(ServerName::try_from(name.to_owned()).unwrap(), tcp)
+        .await
 }
 
 pub(crate) async fn tcp_from(source: [u8; 4], server: &Running) -> std::io::Result<TcpStream> {
