@@ -32,12 +32,12 @@ pub(super) async fn run(action: Action, call: Call, body: Body) -> VerbResult {
         // Lists and watches offload parts of their work themselves; connections only relay bytes.
         Action::List | Action::Watch | Action::Connect => None,
         _ if is_light(action, &call, &body) => None,
-        _ => compute::current().and_then(|current| current.pool()),
+        _ => compute::current().and_then(|current| Some((current.reservation()?, current))),
     };
-    let Some((pool, flow)) = current else {
+    let Some((reservation, current)) = current else {
         return verbs::run(action, call, body).await;
     };
-    let (received, reservation) = receive(body, pool.reservation(flow)).await?;
+    let (received, reservation) = receive(body, reservation).await?;
     // `application/yaml` and `application/apply-patch+yaml`.
     let is_yaml = body::media_type(&call.parts.headers).ends_with("yaml");
     // What the decoders may use at most, and not what they usually use: clients choose the worst body.
@@ -47,7 +47,7 @@ pub(super) async fn run(action: Action, call: Call, body: Body) -> VerbResult {
         drop(reservation);
         answer
     };
-    let done = pool.run(flow, memory, work).await;
+    let done = current.run(memory, work).await;
     done.unwrap_or_else(|e| Err(offload_error_status(e)))
 }
 
@@ -116,13 +116,13 @@ fn live_size(call: &Call) -> usize {
 /// A received body. The pool joins its pieces: copying megabytes would hold a reactor for milliseconds.
 enum Received {
     Whole(Body),
-    Pieces(Pieces),
+    Pieces(BodyPieces),
 }
 
 /// The bytes received so far. Frames are copied as they arrive, so that memory follows the bytes and not the number of
 /// frames, nor the size of the buffers that they were read into.
 #[derive(Default)]
-struct Pieces {
+struct BodyPieces {
     /// In order of arrival; only the last has spare capacity.
     pieces: Vec<Vec<u8>>,
     length: usize,
@@ -130,7 +130,7 @@ struct Pieces {
     announced: Option<usize>,
 }
 
-impl Pieces {
+impl BodyPieces {
     /// Capacity of the first piece, in bytes. An announced length is believed once as much has arrived.
     const FIRST: usize = 16 << 10;
     /// Largest capacity of a piece of a body whose length is not known, in bytes.
@@ -212,7 +212,7 @@ async fn receive(mut body: Body, mut reservation: Reservation) -> Result<(Receiv
     if announced.is_some_and(|n| n > body::LIMIT) {
         return Ok((failed(CollectError::TooLarge(body::LIMIT)), reservation));
     }
-    let mut received = Pieces::new(announced);
+    let mut received = BodyPieces::new(announced);
     while let Some(frame) = body.frame().await {
         let data = match frame {
             Ok(frame) => match frame.into_data() {

@@ -18,15 +18,16 @@ use super::utilization::Utilization;
 use super::work_estimate::WorkEstimate;
 use crate::request::{RequestInfo, UserInfo};
 use crate::sync::{Mutex, MutexGuard};
+use crate::tasks::compute::RunnableJobs;
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-/// How long a request keeps its seats when others need them. A request that takes longer waits for its client or for
-/// another server; the compute pool bounds those that compute. With upstream, clients that do not read their responses
-/// can occupy a level until the request timeout. Unit tests hold seats longer, so that they can fill a level.
+/// How long a request keeps its seats when others need them, unless it waits for the compute pool. A request that takes
+/// longer waits for its client or for another server. With upstream, clients that do not read their responses can occupy
+/// a level until the request timeout. Unit tests hold seats longer, so that they can fill a level.
 pub(crate) const HOLD: Duration = Duration::from_millis(if cfg!(test) { 5_000 } else { 20 });
 
 /// A priority level.
@@ -81,6 +82,7 @@ pub(crate) struct Request {
     /// What it asks for.
     pub info: Arc<RequestInfo>,
     waker: Option<Waker>,
+    runnable: RunnableJobs,
 }
 
 /// The request was rejected.
@@ -99,7 +101,7 @@ impl Level {
             shared: shared.clone(),
             max_seats: AtomicU32::new(0),
             state: Mutex::new(State {
-                set: QueueSet::new(now, queuing, 0, HOLD),
+                set: QueueSet::new(now, queuing, 0, HOLD).keeping_seats_if(|r: &Request| r.runnable.any()),
                 schemas: Vec::new(),
                 retry_after: RetryAfter::default(),
                 utilization: Utilization::new(now),
@@ -159,7 +161,9 @@ impl Level {
         user: &Arc<UserInfo>,
         info: &Arc<RequestInfo>,
     ) -> Result<Permit, TooMany> {
+        let runnable = RunnableJobs::default();
         let request = Request {
+            runnable: runnable.clone(),
             user: user.clone(),
             info: info.clone(),
             waker: None,
@@ -200,6 +204,7 @@ impl Level {
             id,
             class,
             waiting,
+            runnable,
         })
     }
 

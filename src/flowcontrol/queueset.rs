@@ -65,6 +65,8 @@ pub(crate) struct QueueSet<T> {
     limit: u32,
     /// After this time a request gives its seats back if others need them.
     hold: Duration,
+    /// Those that keep their seats all the same.
+    keeps_seats: fn(&T) -> bool,
     /// Queues in use; the others hold nothing.
     queues: QueueMap,
     /// Queues with waiting requests, by the reading at which their oldest request would finish.
@@ -115,6 +117,7 @@ impl<T> QueueSet<T> {
             queuing,
             limit,
             hold,
+            keeps_seats: |_| false,
             queues: QueueMap::default(),
             order: BTreeSet::new(),
             requests: Requests::new(),
@@ -130,6 +133,12 @@ impl<T> QueueSet<T> {
             accounts: Vec::new(),
             demand: Integrator::new(now),
         }
+    }
+
+    /// Exempts requests from giving their seats back while `keeps_seats` holds.
+    pub(crate) fn keeping_seats_if(mut self, keeps_seats: fn(&T) -> bool) -> Self {
+        self.keeps_seats = keeps_seats;
+        self
     }
 
     /// Changes the configuration. Queues beyond a smaller number get no more requests and drain.
@@ -225,7 +234,7 @@ impl<T> QueueSet<T> {
         let held = self
             .requests
             .oldest_executing()
-            .map(|r| r.started.saturating_add(self.hold));
+            .map(|r| r.holds_since.saturating_add(self.hold));
         lingering.into_iter().chain(held).min()
     }
 

@@ -8,6 +8,7 @@ use super::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use super::proof::Authenticated;
 use super::user::UserInfo;
 use crate::tasks::Signal;
+use crate::tasks::compute::RunnableJobs;
 use http::Extensions;
 use http::request::{Parts, Request};
 use std::sync::{Arc, LazyLock};
@@ -50,6 +51,8 @@ pub struct RequestContext {
     pub caller: Option<Authenticated>,
     /// Hash of the flow that priority and fairness assigned the request to; `None` if it took no part.
     pub flow: Option<u64>,
+    /// Counts the request's jobs on the compute pool, for whom it keeps its seats.
+    pub(crate) runnable: Option<RunnableJobs>,
     /// On watches: to be dropped when the initial events have been sent, or the request goes to another server.
     pub initializing: Option<Initializing>,
     /// Collects what handlers add to the request's audit event.

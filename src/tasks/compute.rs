@@ -14,10 +14,12 @@
 mod bodies;
 mod current;
 mod queue;
+mod runnable;
 mod worker;
 
 pub(crate) use bodies::{Reservation, account_for};
 pub(crate) use current::{Current, Within, current, offload};
+pub(crate) use runnable::RunnableJobs;
 #[cfg(debug_assertions)]
 pub(crate) use worker::thread_cpu_time;
 
@@ -127,6 +129,7 @@ struct State {
 struct Job {
     flow: Flow,
     lease: Arc<Lease>,
+    runnable: Option<RunnableJobs>,
     /// True once it was polled, or from the start if it shares the memory of a started job.
     started: AtomicBool,
     /// True if the caller no longer waits.
@@ -207,7 +210,17 @@ impl ComputePool {
         memory: usize,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Error> {
-        let (job, task) = self.admit(flow, self.lease(flow, memory), false, work.boxed())?;
+        self.run_counted(flow, None, memory, work).await
+    }
+
+    async fn run_counted<T: Send + 'static>(
+        &self,
+        flow: Flow,
+        runnable: Option<RunnableJobs>,
+        memory: usize,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (job, task) = self.admit(flow, runnable, self.lease(flow, memory), false, work.boxed())?;
         let _waiting = AbandonOnDrop(job);
         outcome(AssertUnwindSafe(task).catch_unwind().await, &self.0.shared.metrics)
     }
@@ -235,7 +248,7 @@ impl ComputePool {
         memory: usize,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<Spawned<T>, Error> {
-        let (_, task) = self.admit(flow, self.lease(flow, memory), false, work.boxed())?;
+        let (_, task) = self.admit(flow, None, self.lease(flow, memory), false, work.boxed())?;
         Ok(self.spawned(task))
     }
 
@@ -243,10 +256,11 @@ impl ComputePool {
     fn spawn_within<T: Send + 'static>(
         &self,
         flow: Flow,
+        runnable: Option<RunnableJobs>,
         lease: Arc<Lease>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<Spawned<T>, Error> {
-        let (_, task) = self.admit(flow, lease, true, work.boxed())?;
+        let (_, task) = self.admit(flow, runnable, lease, true, work.boxed())?;
         Ok(self.spawned(task))
     }
 
@@ -269,6 +283,7 @@ impl ComputePool {
     fn admit<T: Send + 'static>(
         &self,
         flow: Flow,
+        runnable: Option<RunnableJobs>,
         lease: Arc<Lease>,
         started: bool,
         work: Pin<Box<dyn Future<Output = T> + Send>>,
@@ -277,13 +292,14 @@ impl ComputePool {
         let job = Arc::new(Job {
             flow,
             lease: Arc::clone(&lease),
+            runnable: runnable.clone(),
             started: AtomicBool::new(started),
             abandoned: AtomicBool::new(false),
         });
         shared.enter(flow)?;
         let leave = LeaveOnDrop(Arc::clone(shared), flow);
         let work = request_parts::carried(spans::carried(work));
-        let work = current::within(Current::new(self, flow, Some(lease)), work);
+        let work = current::within(Current::new(self, flow, runnable, Some(lease)), work);
         let work = async move {
             let _leave = leave;
             work.await
@@ -420,6 +436,9 @@ impl Shared {
             return drop(runnable);
         }
         let job = runnable.metadata();
+        if let Some(count) = &job.runnable {
+            count.increment();
+        }
         match job.flow {
             Flow::System => state.queue.push_system(runnable),
             Flow::Caller(id) if job.started.load(Ordering::Relaxed) => state.queue.push_woken(id, runnable),

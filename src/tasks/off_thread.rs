@@ -47,12 +47,8 @@ mod tests {
         let pool = ComputePool::start(Config::default(), Telemetry::new().compute.clone()).unwrap();
         let flow = pool.flow("caller");
         let nested = pool.within(flow, async move {
-            let pool = compute::current()
-                .and_then(|c| c.pool())
-                .expect("a request has a pool")
-                .0;
-            let job = async { (here(), off_thread(0, here).await) };
-            pool.run(flow, 0, job).await
+            let current = compute::current().expect("a request has a pool");
+            current.run(0, async { (here(), off_thread(0, here).await) }).await
         });
         let (job, inner) = nested.await.unwrap();
         assert_ne!(job, here());

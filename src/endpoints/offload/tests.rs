@@ -53,7 +53,7 @@ fn pieces_are_joined_in_order() {
     let length: usize = sizes.iter().sum();
     // A length may be unknown, right, or wrong.
     for announced in [None, Some(length), Some(1), Some(0), Some(10_000), Some(1 << 20)] {
-        let mut pieces = Pieces::new(announced);
+        let mut pieces = BodyPieces::new(announced);
         let mut at = 0;
         for size in sizes {
             pieces.push(&bytes[at..at + size]);
@@ -68,13 +68,13 @@ fn pieces_are_joined_in_order() {
 
 #[test]
 fn memory_follows_the_bytes_received() {
-    let mut pieces = Pieces::new(Some(3 << 20));
+    let mut pieces = BodyPieces::new(Some(3 << 20));
     pieces.push(&[0; 1000]);
     assert!(
         pieces.pieces[0].capacity() <= 32 << 10,
         "an announced length alone reserves nothing"
     );
-    let mut pieces = Pieces::new(None);
+    let mut pieces = BodyPieces::new(None);
     (0..100_000).for_each(|_| pieces.push(b"x"));
     let reserved: usize = pieces.pieces.iter().map(Vec::capacity).sum();
     assert!(reserved <= 256 << 10, "{reserved}");

@@ -138,13 +138,10 @@ fn selectors(call: &Call) -> Result<Option<Reservation>> {
     /// Estimated memory of a parsed selector per byte of the query.
     const PARSED: usize = 16;
     let length = call.parts.uri.query().map_or(0, str::len);
-    let Some((pool, flow)) = compute::current()
-        .filter(|_| length > USUAL)
-        .and_then(|current| current.pool())
-    else {
+    let current = compute::current().filter(|_| length > USUAL);
+    let Some(mut reservation) = current.and_then(|current| current.reservation()) else {
         return Ok(None);
     };
-    let mut reservation = pool.reservation(flow);
     reservation
         .grow(length * PARSED)
         .map_err(offload::offload_error_status)?;
@@ -336,7 +333,7 @@ impl Stream {
             return Step::Later;
         };
         let pool = self.pool.as_ref().filter(|_| frames.is_heavy(&item));
-        let Some((pool, flow)) = pool.and_then(Current::pool) else {
+        let Some(current) = pool.cloned() else {
             let frame = frames.encode(item);
             return self.step_of(frame);
         };
@@ -345,7 +342,7 @@ impl Stream {
                 let frame = frames.encode(item);
                 (frames, frame)
             };
-            let job = async move { pool.run(flow, ENCODING, encode).await.ok() };
+            let job = async move { current.run(ENCODING, encode).await.ok() };
             self.frames = Encoder::Computing(job.boxed());
         }
         Step::Later

@@ -4,6 +4,7 @@ use super::{Level, TooMany};
 use crate::flowcontrol::max_in_flight::RequestClass;
 use crate::flowcontrol::queueset::Id;
 use crate::flowcontrol::read_write::Phase;
+use crate::tasks::compute::RunnableJobs;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,6 +15,7 @@ pub struct Permit {
     pub(super) id: Id,
     pub(super) class: RequestClass,
     pub(super) waiting: bool,
+    pub(super) runnable: RunnableJobs,
 }
 
 impl Permit {
@@ -25,6 +27,11 @@ impl Permit {
     /// The name of the level.
     pub fn level_name(&self) -> &Arc<str> {
         &self.level.name
+    }
+
+    /// The count of the request's jobs on the compute pool. It keeps its seats while there are any.
+    pub(crate) fn runnable_jobs(&self) -> RunnableJobs {
+        self.runnable.clone()
     }
 
     /// Waits until the request may run.

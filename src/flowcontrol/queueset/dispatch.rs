@@ -205,18 +205,22 @@ impl<T> QueueSet<T> {
         self.note_demand(now);
     }
 
-    /// Takes the seats of the longest running request if it has had them long enough. Such a request waits for its
-    /// client or for another server and needs no seat here; without this rule, clients that read slowly could keep a
-    /// level occupied. False if there is no such request.
+    /// Takes the seats of the request that has held them for the longest time, if that is long enough. Such a request
+    /// waits for its client or for another server and needs no seat here; without this rule, clients that read slowly
+    /// could keep a level occupied. False if there is no such request. Each request is looked at once per hold time.
     pub(super) fn reclaim(&mut self, now: Duration) -> bool {
-        let Some(oldest) = self.requests.first_executing() else {
-            return false;
-        };
-        let overdue = now.saturating_sub(self.requests.get(oldest).started) >= self.hold;
-        if overdue {
-            self.release(now, oldest);
+        while let Some(oldest) = self.requests.first_executing() {
+            let request = self.requests.get(oldest);
+            if now.saturating_sub(request.holds_since) < self.hold {
+                return false;
+            }
+            if !(self.keeps_seats)(&request.item) {
+                self.release(now, oldest);
+                return true;
+            }
+            self.requests.hold_anew(oldest, now);
         }
-        overdue
+        false
     }
 
     pub(super) fn cancel(&mut self, now: Duration, id: Id) {

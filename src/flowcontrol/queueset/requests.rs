@@ -27,6 +27,8 @@ pub(super) struct Request<T> {
     /// The meter's reading at the arrival: the request is not due before.
     pub arrival_r: SeatSeconds,
     pub started: Duration,
+    /// When it started, or was last found to have a reason to keep its seats.
+    pub holds_since: Duration,
     pub item: T,
     prev: Option<Id>,
     next: Option<Id>,
@@ -48,7 +50,7 @@ enum Slot<T> {
 pub(super) struct Requests<T> {
     slots: Vec<Slot<T>>,
     free: Option<Id>,
-    /// Executing requests, by the time they started.
+    /// Executing requests, by `holds_since`.
     executing: List,
 }
 
@@ -84,6 +86,7 @@ impl<T> Requests<T> {
             arrived: now,
             arrival_r: r,
             started: now,
+            holds_since: now,
             item,
             prev: None,
             next: None,
@@ -160,7 +163,7 @@ impl<T> Requests<T> {
     pub(crate) fn begin_executing(&mut self, id: Id, now: Duration) {
         let request = self.get_mut(id);
         request.state = State::Executing;
-        request.started = now;
+        (request.started, request.holds_since) = (now, now);
         let mut list = self.executing;
         self.push_back(&mut list, id);
         self.executing = list;
@@ -172,7 +175,16 @@ impl<T> Requests<T> {
         self.executing = list;
     }
 
-    /// The id and request that executes for the longest time.
+    /// Lets an executing request hold its seats from `now`.
+    pub(crate) fn hold_anew(&mut self, id: Id, now: Duration) {
+        let mut list = self.executing;
+        self.unlink(&mut list, id);
+        self.get_mut(id).holds_since = now;
+        self.push_back(&mut list, id);
+        self.executing = list;
+    }
+
+    /// The executing request that holds its seats for the longest time.
     pub(crate) fn first_executing(&self) -> Option<Id> {
         self.executing.head
     }

@@ -145,6 +145,27 @@ fn seats_held_for_long_are_given_to_waiting_requests() {
 }
 
 #[test]
+fn requests_with_a_reason_keep_their_seats() {
+    let mut set = QueueSet::new(ms(0), queues(1, 1, 9), 1, ms(20)).keeping_seats_if(|computes: &bool| *computes);
+    let computing = id(set.start(ms(0), WorkEstimate::ONE_SEAT, 0, 0, true));
+    let next = id(set.start(ms(1), WorkEstimate::ONE_SEAT, 0, 0, false));
+    set.advance(ms(30));
+    assert!(set.is_waiting(next));
+    assert_eq!(
+        set.next_event(),
+        Some(ms(50)),
+        "it is looked at again after another hold time"
+    );
+    *set.item_mut(computing) = false;
+    set.advance(ms(50));
+    assert_eq!(dispatched(&mut set), [next]);
+    assert_eq!(set.times(computing).started, ms(0));
+    set.finish(ms(60), computing);
+    set.finish(ms(60), next);
+    assert!(set.is_idle() && set.totals.seats_in_use == 0);
+}
+
+#[test]
 fn a_level_without_queues_rejects_and_an_exempt_one_does_not() {
     let mut reject = QueueSet::new(ms(0), Queuing::Reject, 1, NEVER);
     let first = id(reject.start(ms(0), WorkEstimate::ONE_SEAT, 0, 0, ()));

@@ -59,8 +59,8 @@ impl ConvertingWatch {
         }
         let (reader, test) = (self.reader.clone(), self.test.clone());
         let work = async move { convert(&reader, test.as_ref(), items).await };
-        self.converting = Some(match self.pool.as_ref().and_then(Current::pool) {
-            Some((pool, flow)) => pool.within(flow, work).boxed(),
+        self.converting = Some(match &self.pool {
+            Some(current) => current.within(work).boxed(),
             None => work.boxed(),
         });
     }

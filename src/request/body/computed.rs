@@ -17,11 +17,11 @@ impl Body {
     /// stays one frame ahead of the reader, and is cancelled when the body is dropped. Bodies in memory, and bodies
     /// created outside of a pool's scope, are returned unchanged.
     pub fn computed(self) -> Self {
-        let pool = match &self.0 {
+        let current = match &self.0 {
             Inner::Empty | Inner::Full(_) | Inner::Failed(_) => None,
-            Inner::Stream(_) => compute::current().and_then(|current| current.pool()),
+            Inner::Stream(_) => compute::current(),
         };
-        let Some((pool, flow)) = pool else { return self };
+        let Some(current) = current else { return self };
         let (left, mut body) = (self.size_hint(), self);
         let (out, frames) = mpsc::channel(1);
         let work = async move {
@@ -40,7 +40,7 @@ impl Body {
                 }
             }
         };
-        let job = async move { pool.run(flow, 0, work).await };
+        let job = async move { current.run(0, work).await };
         Self::stream(Computed {
             job: Job::Running(job.boxed()),
             frames,

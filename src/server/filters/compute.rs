@@ -37,7 +37,7 @@ impl<F: Filter> Filter for Compute<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let info = super::info(req);
         let context = RequestContext::of(req);
-        let flow = context.flow;
+        let (flow, runnable) = (context.flow, context.runnable.clone());
         let caller = context.caller.as_ref().map(Authenticated::user).cloned();
         let name = caller.as_ref().map_or("", |user| &user.name);
         // Building the future may already do work, so it is timed like a poll.
@@ -47,7 +47,7 @@ impl<F: Filter> Filter for Compute<F> {
             Some(pool) => {
                 // CPU time is shared by the flows that share seats; a request without one belongs to its user.
                 let flow = flow.map_or_else(|| pool.flow(name), |flow| pool.flow(flow));
-                Either::Left(pool.within(flow, inner))
+                Either::Left(pool.within_request(flow, runnable, inner))
             }
             None => Either::Right(inner),
         };

@@ -189,7 +189,9 @@ impl<F: Filter> Filter for PriorityAndFairness<F> {
         let mut finish = Finish::default();
         if let Some(entered) = self.enter(req) {
             finish.uids = Some(entered.uids);
-            RequestContext::of_mut(req).flow = Some(entered.flow);
+            let context = RequestContext::of_mut(req);
+            context.flow = Some(entered.flow);
+            context.runnable = entered.admission.as_ref().ok().map(Permit::runnable_jobs);
             match entered.admission {
                 Ok(permit) if permit.is_waiting() => {
                     let waiting = Waiting {

@@ -91,10 +91,9 @@ pub(crate) fn account_for(bytes: impl Into<Bytes>) -> Result<Bytes, Error> {
     if bytes.len() < COUNTED || !bytes.is_unique() {
         return Ok(bytes);
     }
-    let Some((pool, flow)) = super::current().and_then(|current| current.pool()) else {
+    let Some(mut reservation) = super::current().and_then(|current| current.reservation()) else {
         return Ok(bytes);
     };
-    let mut reservation = pool.reservation(flow);
     let most = reservation.shared.config.body_bytes_per_flow / 2;
     reservation.grow_within(bytes.len(), most)?;
     Ok(Bytes::from_owner(AccountedBytes {

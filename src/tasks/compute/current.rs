@@ -1,7 +1,7 @@
 //! The current pool: the pool and flow on whose behalf a future is being polled. Like tokio's `Handle::current`, it
 //! spares functions deep in a request from passing the pool along; it is set per poll, not per process.
 
-use super::{ComputePool, Error, Flow, Handle, Lease, Spawned};
+use super::{ComputePool, Error, Flow, Handle, Lease, Reservation, RunnableJobs, Spawned};
 use pin_project_lite::pin_project;
 use std::cell::RefCell;
 use std::future::Future;
@@ -18,6 +18,8 @@ thread_local! {
 pub(crate) struct Current {
     pool: Weak<Handle>,
     flow: Flow,
+    /// Counts the jobs of the request, if somebody asks for their number.
+    pub(super) runnable: Option<RunnableJobs>,
     /// Memory of the job being polled; `None` on a reactor.
     pub(super) lease: Option<Arc<Lease>>,
 }
@@ -39,29 +41,69 @@ pub(crate) async fn offload<T: Send + 'static>(
     memory: usize,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Error> {
-    match current().and_then(|current| current.pool_outside_job()) {
-        Some((pool, flow)) => pool.run(flow, memory, work).await,
+    match current().filter(|current| current.lease.is_none()) {
+        Some(current) => current.run(memory, work).await,
         None => Ok(work.await),
     }
 }
 
 impl Current {
-    pub(super) fn new(pool: &ComputePool, flow: Flow, lease: Option<Arc<Lease>>) -> Self {
+    pub(super) fn new(
+        pool: &ComputePool,
+        flow: Flow,
+        runnable: Option<RunnableJobs>,
+        lease: Option<Arc<Lease>>,
+    ) -> Self {
         Self {
             pool: Arc::downgrade(&pool.0),
             flow,
+            runnable,
             lease,
         }
     }
 
-    /// Returns the pool and the flow; `None` if the pool has ended.
-    pub(crate) fn pool(&self) -> Option<(ComputePool, Flow)> {
-        Some((ComputePool(self.pool.upgrade()?), self.flow))
+    /// The flow that the pool charges.
+    #[cfg(test)]
+    pub(crate) fn flow(&self) -> Flow {
+        self.flow
     }
 
-    /// As [`pool`](Self::pool), but `None` inside a job of the pool.
-    fn pool_outside_job(&self) -> Option<(ComputePool, Flow)> {
-        self.pool().filter(|_| self.lease.is_none())
+    /// `None` if the pool has ended.
+    fn pool(&self) -> Option<ComputePool> {
+        self.pool.upgrade().map(ComputePool)
+    }
+
+    /// Like [`ComputePool::run`], on behalf of this flow and request.
+    ///
+    /// # Errors
+    /// See there; also [`Error::Interrupted`] if the pool has ended.
+    ///
+    /// # Panics
+    /// Propagates a panic of `work`.
+    ///
+    /// # Cancel safety
+    /// See there.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        memory: usize,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let pool = self.pool().ok_or(Error::Interrupted)?;
+        pool.run_counted(self.flow, self.runnable.clone(), memory, work).await
+    }
+
+    /// A reservation of zero bytes on the account of this flow; `None` if the pool has ended.
+    pub(crate) fn reservation(&self) -> Option<Reservation> {
+        Some(self.pool()?.reservation(self.flow))
+    }
+
+    /// Wraps `inner` so that it is polled on behalf of this flow and request.
+    pub(crate) fn within<F>(&self, inner: F) -> Within<F> {
+        let current = Self {
+            lease: None,
+            ..self.clone()
+        };
+        within(current, inner)
     }
 
     /// Inside a job: spawns another job that finishes even if its result is not awaited and that shares this job's
@@ -75,7 +117,9 @@ impl Current {
         F: Future<Output = T> + Send + 'static,
     {
         match (self.pool(), &self.lease) {
-            (Some((pool, flow)), Some(lease)) => Ok(pool.spawn_within(flow, Arc::clone(lease), work)),
+            (Some(pool), Some(lease)) => {
+                Ok(pool.spawn_within(self.flow, self.runnable.clone(), Arc::clone(lease), work))
+            }
             _ => Err(work),
         }
     }
@@ -91,12 +135,16 @@ pin_project! {
 }
 
 impl ComputePool {
-    /// Wraps `inner` so that this pool is [`current`] while it is polled, on behalf of `flow`.
+    /// As [`within_request`](Self::within_request), for work that belongs to no request.
+    #[cfg(test)]
     pub(crate) fn within<F>(&self, flow: Flow, inner: F) -> Within<F> {
-        Within {
-            inner,
-            current: Some(Current::new(self, flow, None)),
-        }
+        self.within_request(flow, None, inner)
+    }
+
+    /// Wraps `inner` so that this pool is [`current`] while it is polled, on behalf of `flow`. `runnable` counts the jobs
+    /// that it starts.
+    pub(crate) fn within_request<F>(&self, flow: Flow, runnable: Option<RunnableJobs>, inner: F) -> Within<F> {
+        within(Current::new(self, flow, runnable, None), inner)
     }
 }
 

@@ -124,6 +124,9 @@ fn run(shared: &Arc<Shared>) {
         // The task stores a panic or interruption for the future that awaits it.
         let polled = interrupt::run(limit, || runnable.run());
         debug_assert!(polled.is_ok(), "the task catches what unwinds");
+        if let Some(count) = &job.runnable {
+            count.decrement();
+        }
         let used = thread_cpu_time().saturating_sub(begun);
         shared.metrics.polled(used.as_secs_f64());
         if let Flow::Caller(id) = job.flow {

@@ -93,8 +93,8 @@ struct Accounts(Mutex<Vec<Flow>>);
 #[async_trait::async_trait]
 impl UnprotectedHandler for Accounts {
     async fn serve(self: Arc<Self>, _: Request, _: Authorized) -> Response {
-        let pool = compute::current().and_then(|current| current.pool());
-        self.0.lock().extend(pool.map(|(_, flow)| flow));
+        let current = compute::current();
+        self.0.lock().extend(current.map(|current| current.flow()));
         Response::new(Body::empty())
     }
 }
