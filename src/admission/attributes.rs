@@ -66,6 +66,26 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
+    /// A write of `v1` that no client has sent: by nobody, without options or a deadline.
+    pub(crate) fn hypothetical(operation: Operation, group: &str, kind: &str, resource: &str) -> Self {
+        Self {
+            operation,
+            kind: GroupVersionKind::new(group, "v1", kind),
+            resource: GroupVersionResource::new(group, "v1", resource),
+            subresource: String::new(),
+            namespace: String::new(),
+            name: String::new(),
+            user: Arc::new(UserInfo::default()),
+            dry_run: false,
+            old_object: None,
+            options: Arc::new(Value::Null),
+            warnings: Warnings::default(),
+            audit: AuditTrail::default(),
+            deadline: None,
+            reinvocation: Arc::default(),
+        }
+    }
+
     /// The time until the request ends.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         Some(self.deadline?.saturating_duration_since(Instant::now()))

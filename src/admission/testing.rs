@@ -8,7 +8,7 @@ use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind, GroupVersionResou
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::request::{AuditTrail, UserInfo, Warnings};
+use crate::request::UserInfo;
 use crate::storage::{
     Budget, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,
     WatchOptions,
@@ -161,22 +161,12 @@ pub(crate) fn stored(storages: Storages) -> ObjectLookup {
 /// A request for `group/v1/plural` in namespace `ns` by user `admin`. A slash in `plural` separates a subresource.
 pub(crate) fn request(operation: Operation, group: &str, plural: &str, name: &str) -> Attributes {
     let (plural, sub) = plural.split_once('/').unwrap_or((plural, ""));
-    let resource = GroupVersionResource::new(group, "v1", plural);
     Attributes {
-        operation,
-        kind: GroupVersionKind::new(group, "v1", ""),
-        resource,
         subresource: sub.to_owned(),
         namespace: "ns".to_owned(),
         name: name.to_owned(),
         user: Arc::new(UserInfo::system("admin", &["admins"])),
-        dry_run: false,
-        old_object: None,
-        options: Arc::new(Value::Null),
-        warnings: Warnings::default(),
-        audit: AuditTrail::default(),
-        deadline: None,
-        reinvocation: Arc::default(),
+        ..Attributes::hypothetical(operation, group, "", plural)
     }
 }
 

@@ -19,7 +19,6 @@ pub enum Error {
     Flag {
         /// The flag, without its dashes.
         flag: &'static str,
-        /// Why.
         source: Cause,
     },
     /// A file that a flag names cannot be used.
@@ -27,19 +26,12 @@ pub enum Error {
     File {
         /// The flag, without its dashes.
         flag: &'static str,
-        /// The file.
         path: PathBuf,
-        /// Why.
         source: Cause,
     },
     /// An authorizer of `--authorization-config` cannot be used.
     #[error("authorizer {name}: {source}")]
-    Authorizer {
-        /// Its name.
-        name: String,
-        /// Why.
-        source: Cause,
-    },
+    Authorizer { name: String, source: Cause },
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),

@@ -19,7 +19,8 @@ use crate::cli::CompletedOptions;
 use crate::client::{Informer, InformerHandle};
 use crate::pki::certs::DynamicCa;
 use crate::storage::{self, Entry, MinRevision, Precondition, ResourceConfig, Storage};
-use crate::tasks::{Signal, TaskGroup};
+use crate::tasks::{self, Signal, TaskGroup};
+use imbl::OrdMap;
 use record::{TrustRecord, Verifiers, cas, keys, unix_now};
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +146,7 @@ impl SharedTrust {
                 "the trust that other gateways share is not read yet; what they signed is not accepted until then"
             );
         }
-        extended.apply(&records);
+        extended.apply(&records).await;
         tasks.spawn_until_stopped("shared trust", async move {
             let mut renewal = tokio::time::interval(RENEW);
             renewal.tick().await;
@@ -162,7 +163,7 @@ impl SharedTrust {
                         publisher.remove_expired(&records).await;
                     }
                 }
-                extended.apply(&records);
+                extended.apply(&records).await;
             }
         });
         Ok(())
@@ -194,11 +195,18 @@ impl Extended {
         }
     }
 
-    /// Trusts exactly what the records say, besides this gateway's own.
-    fn apply(&self, records: &Informer<Option<TrustRecord>>) {
+    /// Trusts exactly what the records say, besides this gateway's own. Certificates and keys are parsed off the reactor.
+    async fn apply(&self, records: &Informer<Option<TrustRecord>>) {
+        let (extended, records) = (self.clone(), records.snapshot());
+        let applied = tasks::off_thread(0, move || extended.trust(&records)).await;
+        if applied.is_none() {
+            tracing::warn!("the trust that other gateways share was not read; the next change reads it again");
+        }
+    }
+
+    fn trust(&self, records: &OrdMap<Arc<str>, Arc<Option<TrustRecord>>>) {
         let now = unix_now();
-        let snapshot = records.snapshot();
-        let mut live: Vec<&TrustRecord> = snapshot.values().filter_map(|r| r.as_ref().as_ref()).collect();
+        let mut live: Vec<&TrustRecord> = records.values().filter_map(|r| r.as_ref().as_ref()).collect();
         live.retain(|record| !record.is_expired(now));
         if live.len() > MOST {
             tracing::warn!(

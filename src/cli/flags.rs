@@ -72,9 +72,7 @@ pub(crate) enum Group {
     Auditing,
     /// Features.
     Features,
-    /// Authentication.
     Authentication,
-    /// Authorization.
     Authorization,
     /// API enablement.
     Enablement,
@@ -82,7 +80,6 @@ pub(crate) enum Group {
     Egress,
     /// Admission.
     Admission,
-    /// Metrics.
     Metrics,
     /// Logs.
     Logs,

@@ -53,7 +53,6 @@ pub enum InvalidToken {
     Member {
         /// What it is.
         found: &'static str,
-        /// Its name.
         field: &'static str,
         /// Go's type.
         expected: &'static str,

@@ -41,23 +41,23 @@ thread_local! {
 /// over elements, too expensive for a loop over bytes.
 #[inline]
 pub fn checkpoint() {
-    COUNTDOWN.with(|left| match left.get() {
-        0 => {
-            left.set(INTERVAL);
-            check();
-        }
-        n => left.set(n - 1),
-    });
+    count_down(check);
 }
 
 /// As [`checkpoint`], but never unwinds: for loops that must not be interrupted, since a lock may be held or a write may
 /// be half done. A thread of low priority otherwise runs to the end of its time slice, whoever waits for its core.
 #[inline]
 pub fn pause() {
+    count_down(check_pause);
+}
+
+/// Calls `due` every [`INTERVAL`] times.
+#[inline]
+fn count_down(due: impl FnOnce()) {
     COUNTDOWN.with(|left| match left.get() {
         0 => {
             left.set(INTERVAL);
-            check_pause();
+            due();
         }
         n => left.set(n - 1),
     });

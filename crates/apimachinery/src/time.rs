@@ -45,7 +45,6 @@ pub enum Error {
     /// The text does not have the layout.
     #[error("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {element:?}")]
     Layout {
-        /// The whole text.
         text: String,
         /// Go's layout.
         layout: &'static str,
@@ -68,7 +67,6 @@ pub enum Error {
     Unit {
         /// The unit.
         unit: String,
-        /// The whole text.
         duration: String,
     },
     /// For our own flags and files: what is expected.

@@ -5,8 +5,9 @@
 
 use super::{Emit, Field, FreeForm, ListType, MapType, PatchStrategy, SchemaOr, Ty, TypeDef, by_name, types};
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
+use std::sync::LazyLock;
 use torana_apimachinery::json;
 use torana_apimachinery::value::{Map, Value};
 
@@ -16,17 +17,22 @@ static DESCRIPTIONS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descripti
 /// What query parameters mean: pairs of `<options kind>.<field in lower case>` and the text, each NUL-terminated.
 static PARAMETERS: &str = include_str!(concat!(env!("OUT_DIR"), "/parameters.txt"));
 
-/// Upstream's description of a query parameter, a field of an options kind such as `ListOptions` or `PodLogOptions`. Scans a
-/// short text: for building documents, not for requests.
+/// Upstream's description of a query parameter, a field of an options kind such as `ListOptions` or `PodLogOptions`.
 pub fn parameter(options: &str, name: &str) -> Option<&'static str> {
-    let mut texts = PARAMETERS.split('\0');
-    while let (Some(key), Some(text)) = (texts.next(), texts.next()) {
-        let of = key.split_once('.').filter(|(kind, _)| *kind == options);
-        if of.is_some_and(|(_, field)| field.eq_ignore_ascii_case(name)) {
-            return Some(text);
+    /// By options kind, then by field.
+    static TEXTS: LazyLock<BTreeMap<&str, Vec<(&str, &str)>>> = LazyLock::new(|| {
+        let mut all: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+        let mut texts = PARAMETERS.split('\0');
+        while let (Some(key), Some(text)) = (texts.next(), texts.next()) {
+            if let Some((kind, field)) = key.split_once('.') {
+                all.entry(kind).or_default().push((field, text));
+            }
         }
-    }
-    None
+        all
+    });
+    let fields = TEXTS.get(options)?;
+    let found = fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name));
+    found.map(|(_, text)| *text)
 }
 
 /// Types that belong to every group: their schemas list the group versions of the document they appear in.

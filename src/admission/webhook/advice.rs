@@ -4,11 +4,8 @@
 use super::config::{Configuration, FailurePolicy, Hook};
 use crate::admission::matching::Matcher;
 use crate::admission::{Attributes, ObjectLookup, Operation};
-use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::value::Value;
 use crate::client::webhook::Target;
-use crate::request::{AuditTrail, UserInfo, Warnings};
-use std::sync::Arc;
 
 /// A write that a new pod depends on.
 struct Needed {
@@ -103,20 +100,9 @@ pub(super) async fn warning(cluster: &ObjectLookup, hook: &Hook) -> Option<Strin
 impl Needed {
     fn write_in(&self, namespace: &str) -> Attributes {
         Attributes {
-            operation: self.operation,
-            kind: GroupVersionKind::new(self.group, "v1", self.kind),
-            resource: GroupVersionResource::new(self.group, "v1", self.resource),
             subresource: self.subresource.to_owned(),
             namespace: namespace.to_owned(),
-            name: String::new(),
-            user: Arc::new(UserInfo::default()),
-            dry_run: false,
-            old_object: None,
-            options: Arc::new(Value::Null),
-            warnings: Warnings::default(),
-            audit: AuditTrail::default(),
-            deadline: None,
-            reinvocation: Arc::default(),
+            ..Attributes::hypothetical(self.operation, self.group, self.kind, self.resource)
         }
     }
 }

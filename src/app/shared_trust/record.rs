@@ -7,7 +7,7 @@ use crate::json;
 use crate::pki::certs::CaPool;
 use crate::storage::{Draft, Entry};
 use aws_lc_rs::digest;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Largest record that is read, in bytes.
 const LARGEST: usize = 256 << 10;
@@ -117,8 +117,7 @@ impl TrustRecord {
 
 /// Seconds since 1970.
 pub(super) fn unix_now() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
+    ::time::OffsetDateTime::now_utc().unix_timestamp()
 }
 
 /// The CAs of a published bundle; `None` if it is empty. An unusable bundle is logged with its host.

@@ -86,7 +86,6 @@ impl Expiring for Request {
     }
 }
 
-/// Starts the loop.
 pub(crate) fn start(term: &Term) {
     let requests = Loop {
         queue: "certificate_cleaner",

@@ -47,7 +47,6 @@ impl Names {
         &self.short
     }
 
-    /// The kind.
     pub(crate) fn kind(&self) -> &str {
         &self.kind
     }

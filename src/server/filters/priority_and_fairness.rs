@@ -103,7 +103,6 @@ impl Finish {
 }
 
 impl<F> PriorityAndFairness<F> {
-    /// Wraps `inner`.
     pub(crate) fn new(
         inner: F,
         controller: Option<Arc<FlowController>>,

@@ -35,7 +35,6 @@ const SPEC: FilterSpec = FilterSpec {
 };
 
 impl<F> Timeout<F> {
-    /// Wraps `inner`.
     pub(crate) fn new(inner: F, telemetry: Telemetry) -> Self {
         Self { inner, telemetry }
     }

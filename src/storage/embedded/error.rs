@@ -34,7 +34,6 @@ pub enum OpenError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// The system's error.
         source: std::io::Error,
     },
     /// The file's contents are inconsistent.

@@ -3,6 +3,7 @@
 //!
 //! Entry point: [`Docs::read`].
 
+use crate::source;
 use crate::tags::key;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,21 +15,8 @@ impl Docs {
     /// Reads every message under `root`, the crate's `src`.
     pub fn read(root: &Path) -> Self {
         let mut messages = BTreeMap::new();
-        let mut dirs = vec![(root.to_owned(), String::new())];
-        while let Some((dir, module)) = dirs.pop() {
-            for entry in std::fs::read_dir(&dir).expect("the crate's sources are readable") {
-                let entry = entry.expect("a directory entry");
-                let path = entry.path();
-                if path.is_dir() {
-                    dirs.push((path, format!("{module}{}", entry.file_name().to_string_lossy())));
-                } else if path.file_name().is_some_and(|n| n == "mod.rs") {
-                    read_module(
-                        &module,
-                        &std::fs::read_to_string(&path).expect("a source file"),
-                        &mut messages,
-                    );
-                }
-            }
+        for (module, text) in source::modules(root) {
+            read_module(&module, &text, &mut messages);
         }
         Self(messages)
     }

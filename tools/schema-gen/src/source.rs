@@ -5,6 +5,24 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The modules of k8s-pb under `root`, the crate's `src`: the name of each without separators, and the text of its `mod.rs`.
+pub fn modules(root: &Path) -> Vec<(String, String)> {
+    let mut modules = Vec::new();
+    let mut dirs = vec![(root.to_owned(), String::new())];
+    while let Some((dir, module)) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).expect("the crate's sources are readable") {
+            let entry = entry.expect("a directory entry");
+            let path = entry.path();
+            if path.is_dir() {
+                dirs.push((path, format!("{module}{}", entry.file_name().to_string_lossy())));
+            } else if path.file_name().is_some_and(|n| n == "mod.rs") {
+                modules.push((module.clone(), std::fs::read_to_string(&path).expect("a source file")));
+            }
+        }
+    }
+    modules
+}
+
 /// A node of a `json_schema!` literal.
 #[derive(Debug, Clone)]
 pub enum Node {

@@ -3,6 +3,7 @@
 //! their numbers, and prost keeps that order.
 
 use crate::corrections::Corrections;
+use crate::source;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -43,18 +44,8 @@ impl Tags {
     /// Reads every message under `root`, the crate's `src`.
     pub fn read(root: &Path, corrections: &Corrections) -> Self {
         let mut messages: BTreeMap<String, BTreeMap<String, Declared>> = BTreeMap::new();
-        let mut dirs = vec![(root.to_owned(), String::new())];
-        while let Some((dir, module)) = dirs.pop() {
-            for entry in std::fs::read_dir(&dir).expect("the crate's sources are readable") {
-                let entry = entry.expect("a directory entry");
-                let path = entry.path();
-                if path.is_dir() {
-                    dirs.push((path, format!("{module}{}", entry.file_name().to_string_lossy())));
-                } else if path.file_name().is_some_and(|n| n == "mod.rs") {
-                    let text = std::fs::read_to_string(&path).expect("a source file");
-                    read_module(&module, &text, &mut messages);
-                }
-            }
+        for (module, text) in source::modules(root) {
+            read_module(&module, &text, &mut messages);
         }
         for (field, tag) in &corrections.tags {
             let (message, field) = field.rsplit_once('.').expect("message.field");
