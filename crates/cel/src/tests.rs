@@ -266,6 +266,80 @@ fn what_has_no_elements_or_fields_is_not_indexed_or_selected_from() {
 }
 
 #[test]
+fn json_is_read_as_go_reads_it_and_its_keys_may_be_escaped() {
+    let mut env = Environment::default();
+    env.declare("claims", Schema::map(Schema::json(), u64::MAX));
+    let mut names = Schema::list(Schema::scalar(Type::String, u64::MAX), u64::MAX);
+    names.escaped_key = true;
+    env.declare("extra", Schema::map(names, u64::MAX));
+    let claims = json!({
+        "n": 1,
+        "kubernetes.io": {"pod-name": "p", "list": [{"a/b": 2, "__x": true}], "x__dot__y": 3, "if": 4, "a__b__c": 5, "___dot__": 6}
+    });
+    let extra = json!({"example.org/a": ["x"]});
+    for (source, wanted) in [
+        ("claims.n", "1"),
+        ("claims.n + 1.0 == 2.0 && claims.n == 1", "true"),
+        ("claims.n + 1 == 2", "no such overload"),
+        ("claims.kubernetes__dot__io.pod__dash__name", "p"),
+        ("claims['kubernetes.io'].?pod__dash__name.orValue('')", "p"),
+        ("has(claims.kubernetes__dot__io.list[0].a__slash__b)", "true"),
+        ("claims.kubernetes__dot__io.list[0].__underscores__x", "true"),
+        ("claims.kubernetes__dot__io.x__dot__y", "no such key: x__dot__y"),
+        ("claims.kubernetes__dot__io.x__underscores__dot__underscores__y", "3"),
+        ("claims.kubernetes__dot__io.__if__", "4"),
+        ("claims.kubernetes__dot__io.a__b__c", "5"),
+        ("claims.kubernetes__dot__io['____dot__']", "no such key: ____dot__"),
+        ("extra.example__dot__org__slash__a[0]", "x"),
+        ("extra['example.org/a'].size()", "1"),
+        (
+            "claims + 1",
+            "found no matching overload for '_+_' applied to '(map(string, any), int)'",
+        ),
+        (
+            "claims.n.all(x, true)",
+            "expression of type 'any' cannot be range of a comprehension",
+        ),
+        ("claims.n.m.all(x, true)", "no such overload"),
+    ] {
+        let program = match env.compile(source) {
+            Ok(program) => program,
+            Err(issues) => {
+                assert!(issues.to_string().contains(wanted), "{source}: {issues}");
+                continue;
+            }
+        };
+        let value = |name, tree| Variable {
+            name,
+            value: Val::of(tree, env.variable(name).expect("declared")).expect("an object"),
+        };
+        let outcome = program.evaluate(&[value("claims", &claims), value("extra", &extra)], 1_000);
+        let shown = match outcome.value {
+            Ok(v) => library::shown(&v),
+            Err(why) => why.to_string(),
+        };
+        assert!(shown.starts_with(wanted), "{source}: {shown}");
+    }
+}
+
+#[test]
+fn selected_fields_are_found_by_their_names() {
+    for (source, found) in [
+        ("claims.email", true),
+        ("has(claims.email) && true", true),
+        ("claims.?email.orValue('')", true),
+        ("[{'a': [1].exists(x, claims.email == 'a')}]", true),
+        ("'x' + string(claims.email.a)", true),
+        ("claims['email']", false),
+        ("claims.x.email + user.email", false),
+        ("claims.emails", false),
+        ("claims.email +", false),
+    ] {
+        assert_eq!(selects(source, "claims", "email"), found, "{source}");
+    }
+}
+
+#[test]
 fn size_and_depth_are_limited() {
     let long = env().compile(&"a".repeat(100_001)).expect_err("too long").to_string();
     assert_eq!(
