@@ -35,6 +35,23 @@ impl Expr {
             }
         }
     }
+
+    /// Whether the field is selected from the name anywhere in here.
+    pub(crate) fn selects(&self, name: &str, field: &str) -> bool {
+        let of = |e: &Self| matches!(&e.kind, Kind::Ident(ident) if **ident == *name);
+        let mut found = match &self.kind {
+            Kind::Select(select) => of(&select.operand) && &*select.field == field,
+            Kind::Call(call) => match call.args.as_slice() {
+                [operand, member] if &*call.function == op::OPT_SELECT => {
+                    of(operand) && matches!(&member.kind, Kind::Literal(Literal::String(s)) if &**s == field)
+                }
+                _ => false,
+            },
+            _ => false,
+        };
+        self.children(&mut |child| found = found || child.selects(name, field));
+        found
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

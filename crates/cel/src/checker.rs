@@ -208,7 +208,7 @@ impl Checker<'_> {
     fn unwrap_optional(&mut self, at: u32, ty: &Type) -> Type {
         match self.unifier.resolve(ty) {
             Type::Optional(of) => of.as_ref().clone(),
-            Type::Dyn => Type::Dyn,
+            open if open.is_dyn() => open,
             other => {
                 self.mismatch(at, &Type::optional(other.clone()), &other);
                 other

@@ -179,6 +179,12 @@ impl Environment {
     }
 }
 
+/// True if the expression selects the field from the variable by name: `claims.email`, `claims.?email` or `has(claims.email)`, but
+/// not `claims['email']`. False for what is no expression.
+pub fn selects(source: &str, variable: &str, field: &str) -> bool {
+    parser::parse(source).is_ok_and(|tree| tree.root.selects(variable, field))
+}
+
 impl Program {
     /// The type of the result.
     pub fn result_type(&self) -> &Type {

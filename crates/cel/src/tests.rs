@@ -1,6 +1,7 @@
 //! Expressions and what they come to.
 
 use super::*;
+use crate::ast::{Expr, Kind, op};
 use proptest::prelude::*;
 use torana_apimachinery::{Value, json};
 
@@ -226,6 +227,118 @@ fn errors_are_worded_and_placed_as_cel_go_does() {
     );
 }
 
+/// cel-go's `internalIsAssignableNull` accepts null wherever an optional value is wanted, and an optional list or map can be
+/// indexed, so that an index on null is an error of the evaluation only.
+#[test]
+fn what_has_no_elements_or_fields_is_not_indexed_or_selected_from() {
+    let no_index = |types: &str| format!("found no matching overload for '_[_]' applied to '({types})'");
+    let no_field = |of: &str| format!("type '{of}' does not support field selection");
+    for (source, wanted) in [
+        ("1[0]", no_index("int, int")),
+        ("'abc'[0]", no_index("string, int")),
+        ("true['a']", no_index("bool, string")),
+        ("b'a'[0]", no_index("bytes, int")),
+        ("timestamp('2024-01-01T00:00:00Z')[0]", no_index("timestamp, int")),
+        ("ip('::1')[0]", no_index("net.IP, int")),
+        ("int[0]", no_index("type(int), int")),
+        ("[1]['a']", no_index("list(int), string")),
+        ("{'a': 1}[0]", no_index("map(string, int), int")),
+        ("self['name']", no_index("spec, string")),
+        ("optional.of(1)[0]", no_index("optional_type(int), int")),
+        (
+            "1[?0]",
+            "found no matching overload for '_[?_]' applied to '(int, int)'".to_owned(),
+        ),
+        ("null.a", no_field("null")),
+        ("null.?a", no_field("null")),
+        ("has(null.a)", no_field("null")),
+        ("'abc'.a", no_field("string")),
+        ("[1].a", no_field("list(int)")),
+        ("ip('::1').a", no_field("net.IP")),
+        ("optional.of(1).a", no_field("int")),
+    ] {
+        let issues = env().compile(source).expect_err(source).to_string();
+        assert!(issues.contains(&wanted), "{source}: {issues}");
+    }
+    for source in ["null[0]", "null['a']", "null[?0]", "[null][0][0]"] {
+        assert_eq!(evaluate(source), "error: no such overload", "{source}");
+    }
+}
+
+#[test]
+fn json_is_read_as_go_reads_it_and_its_keys_may_be_escaped() {
+    let mut env = Environment::default();
+    env.declare("claims", Schema::map(Schema::json(), u64::MAX));
+    let mut names = Schema::list(Schema::scalar(Type::String, u64::MAX), u64::MAX);
+    names.escaped_key = true;
+    env.declare("extra", Schema::map(names, u64::MAX));
+    let claims = json!({
+        "n": 1,
+        "kubernetes.io": {"pod-name": "p", "list": [{"a/b": 2, "__x": true}], "x__dot__y": 3, "if": 4, "a__b__c": 5, "___dot__": 6}
+    });
+    let extra = json!({"example.org/a": ["x"]});
+    for (source, wanted) in [
+        ("claims.n", "1"),
+        ("claims.n + 1.0 == 2.0 && claims.n == 1", "true"),
+        ("claims.n + 1 == 2", "no such overload"),
+        ("claims.kubernetes__dot__io.pod__dash__name", "p"),
+        ("claims['kubernetes.io'].?pod__dash__name.orValue('')", "p"),
+        ("has(claims.kubernetes__dot__io.list[0].a__slash__b)", "true"),
+        ("claims.kubernetes__dot__io.list[0].__underscores__x", "true"),
+        ("claims.kubernetes__dot__io.x__dot__y", "no such key: x__dot__y"),
+        ("claims.kubernetes__dot__io.x__underscores__dot__underscores__y", "3"),
+        ("claims.kubernetes__dot__io.__if__", "4"),
+        ("claims.kubernetes__dot__io.a__b__c", "5"),
+        ("claims.kubernetes__dot__io['____dot__']", "no such key: ____dot__"),
+        ("extra.example__dot__org__slash__a[0]", "x"),
+        ("extra['example.org/a'].size()", "1"),
+        (
+            "claims + 1",
+            "found no matching overload for '_+_' applied to '(map(string, any), int)'",
+        ),
+        (
+            "claims.n.all(x, true)",
+            "expression of type 'any' cannot be range of a comprehension",
+        ),
+        ("claims.n.m.all(x, true)", "no such overload"),
+    ] {
+        let program = match env.compile(source) {
+            Ok(program) => program,
+            Err(issues) => {
+                assert!(issues.to_string().contains(wanted), "{source}: {issues}");
+                continue;
+            }
+        };
+        let value = |name, tree| Variable {
+            name,
+            value: Val::of(tree, env.variable(name).expect("declared")).expect("an object"),
+        };
+        let outcome = program.evaluate(&[value("claims", &claims), value("extra", &extra)], 1_000);
+        let shown = match outcome.value {
+            Ok(v) => library::shown(&v),
+            Err(why) => why.to_string(),
+        };
+        assert!(shown.starts_with(wanted), "{source}: {shown}");
+    }
+}
+
+#[test]
+fn selected_fields_are_found_by_their_names() {
+    for (source, found) in [
+        ("claims.email", true),
+        ("has(claims.email) && true", true),
+        ("claims.?email.orValue('')", true),
+        ("[{'a': [1].exists(x, claims.email == 'a')}]", true),
+        ("'x' + string(claims.email.a)", true),
+        ("claims['email']", false),
+        ("claims.x.email + user.email", false),
+        ("claims.emails", false),
+        ("claims.email +", false),
+    ] {
+        assert_eq!(selects(source, "claims", "email"), found, "{source}");
+    }
+}
+
 #[test]
 fn size_and_depth_are_limited() {
     let long = env().compile(&"a".repeat(100_001)).expect_err("too long").to_string();
@@ -314,12 +427,26 @@ fn source() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|p| p.join(" "))
 }
 
-/// Whether the text of [`source`] may select from a value whose type is not known (or that is null). Evaluation counts that, and
-/// cel-go's estimate, whose numbers these are, does not.
-fn selects_of_dynamic_values(text: &str) -> bool {
-    let pieces: Vec<&str> = text.split(' ').collect();
-    let selects = |piece: &str| matches!(piece, ".name" | ".tags" | ".a" | "[0]" | "[");
-    pieces.windows(2).any(|pair| selects(pair[1]) && pair[0] != "self")
+/// Whether the expression selects from a value whose type is not known, or from an optional value or null (which may stand for
+/// one). Evaluation counts that step, and cel-go's estimate, whose numbers these are, does not.
+fn selects_of_unknown_values(source: &str, env: &Environment) -> bool {
+    fn any(e: &Expr, checked: &checker::Checked) -> bool {
+        let operand = match &e.kind {
+            Kind::Select(select) => Some(&select.operand),
+            Kind::Call(call) => call
+                .args
+                .first()
+                .filter(|_| matches!(&*call.function, op::INDEX | op::OPT_INDEX | op::OPT_SELECT)),
+            _ => None,
+        };
+        let known = |of: &Expr| matches!(checked.types[of.id], Type::List(_) | Type::Map(_) | Type::Object(_));
+        let mut found = operand.is_some_and(|of| !known(of));
+        e.children(&mut |child| found = found || any(child, checked));
+        found
+    }
+    let tree = parser::parse(source).expect("it compiles");
+    let checked = checker::check(source, &tree.root, tree.ids, env).expect("it compiles");
+    any(&tree.root, &checked)
 }
 
 proptest! {
@@ -336,7 +463,7 @@ proptest! {
             let value = |name, tree| Variable { name, value: Val::of(tree, env.variable(name).expect("declared")).expect("of the type") };
             let variables = [value("self", &tree), value("any", &any)];
             let whole = program.evaluate(&variables, u64::MAX);
-            if !selects_of_dynamic_values(&text) {
+            if !selects_of_unknown_values(&text, &env) {
                 prop_assert!(whole.cost <= program.estimated_cost(), "{} > {}", whole.cost, program.estimated_cost());
             }
             let limited = program.evaluate(&variables, limit);

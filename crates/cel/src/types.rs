@@ -10,6 +10,8 @@ use torana_apimachinery::Str;
 pub enum Type {
     /// Known at run time only.
     Dyn,
+    /// Known at run time only, too. It is told apart in errors, and cannot be the range of a loop. Numbers of the input are doubles.
+    Any,
     Null,
     Bool,
     Int,
@@ -71,6 +73,8 @@ pub struct Schema {
     pub nullable: bool,
     /// How the elements of a list are told apart.
     pub list_type: ListType,
+    /// True if expressions may escape the key that a map has the value under: `extra.example__dot__org` for `example.org`.
+    pub escaped_key: bool,
 }
 
 /// How the elements of a list are told apart when lists are compared and added: `x-kubernetes-list-type`.
@@ -92,9 +96,26 @@ pub(crate) const ANY: Schema = Schema {
     max_size: u64::MAX,
     nullable: true,
     list_type: ListType::Atomic,
+    escaped_key: false,
 };
 
 pub(crate) static DYN: Schema = ANY;
+
+/// What is known about JSON that its reader takes as it is.
+const JSON: Schema = Schema {
+    ty: Type::Any,
+    escaped_key: true,
+    ..ANY
+};
+
+/// What is known about the elements and values in a value of this type without a schema of their own.
+pub(crate) fn untyped(within: &Type) -> &'static Schema {
+    static WITHIN: Schema = JSON;
+    match within {
+        Type::Any => &WITHIN,
+        _ => &DYN,
+    }
+}
 
 /// What is known about a field of an open type.
 static ANY_FIELD: Field = Field {
@@ -166,12 +187,19 @@ impl Schema {
             items: None,
             nullable: false,
             list_type: ListType::Atomic,
+            escaped_key: false,
         }
     }
 
     /// A schema about which nothing is known.
     pub fn any() -> Self {
         ANY
+    }
+
+    /// A schema of JSON about which nothing is known, as Go's decoder reads it: all numbers are doubles. Expressions may escape
+    /// the keys of its objects.
+    pub fn json() -> Self {
+        JSON
     }
 
     /// An object with these fields, whose names need no escape.
@@ -259,6 +287,39 @@ pub fn escape(property: &str) -> Option<String> {
     Some(out)
 }
 
+/// The key that an expression means by a name, if the name is an escaped one.
+pub(crate) fn unescape(name: &str) -> Option<String> {
+    if !name.contains("__") {
+        return None;
+    }
+    let (mut out, mut rest) = (String::with_capacity(name.len()), name);
+    while let Some(start) = rest.find("__") {
+        let (before, from) = rest.split_at(start);
+        out.push_str(before);
+        let inner = &from[2..];
+        let end = inner
+            .find('_')
+            .filter(|end| *end > 0 && inner[*end..].starts_with("__"));
+        let Some(end) = end else {
+            // No escape starts here; one may start at the next underscore.
+            out.push('_');
+            rest = &from[1..];
+            continue;
+        };
+        match &inner[..end] {
+            "underscores" => out.push_str("__"),
+            "dot" => out.push('.'),
+            "dash" => out.push('-'),
+            "slash" => out.push('/'),
+            word if WORDS.contains(&word) && name.len() == end + 4 => out.push_str(word),
+            _ => return None,
+        }
+        rest = &inner[end + 2..];
+    }
+    out.push_str(rest);
+    Some(out).filter(|out| out != name)
+}
+
 /// Keys of maps, which no schema limits.
 static KEYS: Schema = Schema {
     ty: Type::String,
@@ -295,7 +356,7 @@ impl Type {
     /// The name of the type of values, without what it is a list or map of.
     pub(crate) fn runtime_name(&self) -> &str {
         match self {
-            Self::Dyn | Self::Param(_) | Self::Error => "dyn",
+            Self::Dyn | Self::Any | Self::Param(_) | Self::Error => "dyn",
             Self::Null => "null_type",
             Self::Bool => "bool",
             Self::Int => "int",
@@ -327,7 +388,11 @@ impl Type {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self, Self::Dyn | Self::Error)
+        self.is_dyn() || matches!(self, Self::Error)
+    }
+
+    pub(crate) fn is_dyn(&self) -> bool {
+        matches!(self, Self::Dyn | Self::Any)
     }
 }
 
@@ -335,6 +400,7 @@ impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
             Self::Dyn => "dyn",
+            Self::Any => "any",
             Self::Null => "null",
             Self::Bool => "bool",
             Self::Int => "int",

@@ -170,8 +170,8 @@ impl Unifier {
 
     fn no_more_specific(&self, a: &Type, b: &Type) -> bool {
         match (a, b) {
-            (Type::Dyn | Type::Param(_), _) => true,
-            (_, Type::Dyn | Type::Param(_)) => false,
+            (Type::Dyn | Type::Any | Type::Param(_), _) => true,
+            (_, Type::Dyn | Type::Any | Type::Param(_)) => false,
             (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => self.no_more_specific(a, b),
             (Type::Map(a), Type::Map(b)) => self.no_more_specific(&a.0, &b.0) && self.no_more_specific(&a.1, &b.1),
             (Type::Type(_), Type::Type(_)) => true,

@@ -59,7 +59,7 @@ impl Checker<'_> {
             let result = self.unifier.resolve(&result);
             found = Some(match found {
                 None => result,
-                Some(before) if before == Type::Dyn || before == result => before,
+                Some(before) if before.is_dyn() || before == result => before,
                 Some(_) => Type::Dyn,
             });
         }

@@ -362,7 +362,7 @@ pub(crate) fn element<'a>(of: &Val<'a>, key: &Val<'a>) -> Option<Out<'a>> {
         (Val::List(list), Val::Int(i)) => usize::try_from(*i).ok().and_then(|i| list.get(i)),
         (Val::List(list), Val::Uint(i)) => usize::try_from(*i).ok().and_then(|i| list.get(i)),
         (Val::List(list), Val::Double(f)) if f.fract() == 0.0 && *f >= 0.0 => list.get(*f as usize),
-        (Val::Map(map), key) => map.get(key),
+        (Val::Map(map), key) => map.element(key),
         (Val::Object(m, ty), Val::String(name)) => {
             let field = ty.field(name)?;
             let v = m.get(&field.key).filter(|v| !v.is_null())?;

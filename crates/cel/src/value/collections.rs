@@ -1,7 +1,7 @@
 //! Lists, maps and objects: borrowed from the input, or computed.
 
 use super::{Fail, Key, Out, Text, Val};
-use crate::types::{DYN, ListType, ObjectType, Schema};
+use crate::types::{ListType, ObjectType, Schema, unescape, untyped};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use torana_apimachinery::{Map, Str, Value};
@@ -53,7 +53,7 @@ impl<'a> List<'a> {
     pub fn get(&self, i: usize) -> Option<Out<'a>> {
         match self {
             Self::Tree(items, of) => {
-                let of = of.items.as_deref().unwrap_or(&DYN);
+                let of = of.items.as_deref().unwrap_or_else(|| untyped(&of.ty));
                 items.get(i).map(|v| Val::of(v, of))
             }
             Self::Shared(items) | Self::Typed(items, _) => items.get(i).cloned().map(Ok),
@@ -101,10 +101,18 @@ impl<'a> Dict<'a> {
         }
     }
 
-    /// The value of a string key.
+    /// The value of a key that an expression selects or indexes with, which may be escaped.
+    pub(crate) fn element(&self, key: &Val<'a>) -> Option<Out<'a>> {
+        match (self, key) {
+            (Self::Tree(m, of), Val::String(name)) => tree_member(m, name, of),
+            (_, key) => self.get(key),
+        }
+    }
+
+    /// The value of a string key that an expression selects.
     pub(crate) fn member(&self, name: &'a str) -> Option<Out<'a>> {
         match self {
-            Self::Tree(m, of) => m.get(name).map(|v| Val::of(v, of)),
+            Self::Tree(m, of) => tree_member(m, name, of),
             Self::Shared(m) => m.get(&Key::String(Text::Borrowed(name))).cloned().map(Ok),
         }
     }
@@ -122,6 +130,14 @@ impl<'a> Dict<'a> {
             Self::Shared(m) => Ok(m.iter().map(|(k, v)| (k.val(), v.clone())).collect()),
         }
     }
+}
+
+fn tree_member<'a>(map: &'a Map, name: &str, of: &'a Schema) -> Option<Out<'a>> {
+    let found = match of.escaped_key.then(|| unescape(name)).flatten() {
+        Some(key) => map.get(&key),
+        None => map.get(name),
+    };
+    found.map(|v| Val::of(v, of))
 }
 
 /// How many types with wrong names are told.

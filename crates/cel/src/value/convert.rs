@@ -2,7 +2,7 @@
 
 use super::{Dict, Key, List, Out, Text, Val, error};
 use crate::time_value::{Stamp, duration_error, duration_text, parse_duration};
-use crate::types::{DYN, Schema, Type};
+use crate::types::{DYN, Schema, Type, untyped};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use torana_apimachinery::{Map, Value};
@@ -20,7 +20,7 @@ impl<'a> Val<'a> {
         Ok(match (v, &schema.ty) {
             (Value::Null, _) if schema.nullable => Self::Null,
             (Value::Null, _) => return error("invalid data, got null for schema with nullable=false"),
-            (Value::String(s), Type::String | Type::Dyn) => Self::String(Text::Borrowed(s)),
+            (Value::String(s), Type::String | Type::Dyn | Type::Any) => Self::String(Text::Borrowed(s)),
             (Value::String(s), Type::Duration) => match parse_duration(s) {
                 Some(d) => Self::Duration(d),
                 None => {
@@ -35,15 +35,15 @@ impl<'a> Val<'a> {
                 Ok(bytes) => Self::Bytes(bytes.into()),
                 Err(_) => return error(format!("Invalid byte formatted string {s}")),
             },
-            (Value::Bool(b), Type::Bool | Type::Dyn) => Self::Bool(*b),
+            (Value::Bool(b), Type::Bool | Type::Dyn | Type::Any) => Self::Bool(*b),
             (Value::Int(n), Type::Int | Type::Dyn) => Self::Int(*n),
-            (Value::Int(n), Type::Double) => Self::Double(*n as f64),
-            (Value::Float(f), Type::Double | Type::Dyn) => Self::Double(*f),
+            (Value::Int(n), Type::Double | Type::Any) => Self::Double(*n as f64),
+            (Value::Float(f), Type::Double | Type::Dyn | Type::Any) => Self::Double(*f),
             (Value::Array(items), Type::List(_)) => Self::List(List::Tree(items, schema)),
-            (Value::Array(items), Type::Dyn) => Self::List(List::Tree(items, &DYN)),
+            (Value::Array(items), of @ (Type::Dyn | Type::Any)) => Self::List(List::Tree(items, untyped(of))),
             (Value::Object(m), Type::Object(of)) => Self::Object(m, of),
             (Value::Object(m), Type::Map(_)) => Self::Map(Dict::Tree(m, schema.items.as_deref().unwrap_or(&DYN))),
-            (Value::Object(m), Type::Dyn) => Self::Map(Dict::Tree(m, &DYN)),
+            (Value::Object(m), of @ (Type::Dyn | Type::Any)) => Self::Map(Dict::Tree(m, untyped(of))),
             (_, ty) => return error(format!("invalid data, expected a value of type {ty}")),
         })
     }
