@@ -284,18 +284,25 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
         },
     );
     services.set(aggregator.resolver().clone());
-    trust::follow_identity(identity, aggregator, &tasks);
+    hooks::proxy_client_certificate(&mut head, identity, aggregator);
     let trust = trust::published(&options, &port, &tasks);
     let advertise = Advertise {
         address: options.advertise_address,
         port: address.port(),
     };
     hooks::system_objects(&mut head, &plane, advertise, trust);
+    hooks::informers(&mut head, &access_synced, &webhooks_synced);
+    hooks::storage_readiness(&mut head, &stores, options.generic.storage_initialization_timeout);
     let mut synced: Vec<_> = access_synced.into_iter().chain([definitions_synced]).collect();
     let flow_control = flows.map(|flows| {
-        let consumer = flows.consumer;
+        let (consumer, controller) = (flows.consumer, flows.controller.clone());
         head.add_post_start_hook("priority-and-fairness-config-consumer", move |cx| async move {
             consumer.start(&cx.tasks);
+            Ok(())
+        });
+        head.add_post_start_hook("priority-and-fairness-filter", move |cx| async move {
+            cx.tasks
+                .spawn_until_stopped("seats of priority levels", controller.run());
             Ok(())
         });
         flows::serve_dumps(&head, &flows.controller);

@@ -14,9 +14,13 @@ mod interrupted;
 mod owners;
 #[path = "controllers/ranges.rs"]
 mod ranges;
+#[path = "controllers/real_manager.rs"]
+mod real_manager;
 mod support;
 #[path = "controllers/tokens.rs"]
 mod tokens;
+#[path = "controllers/undeletable.rs"]
+mod undeletable;
 #[path = "controllers/volumes.rs"]
 mod volumes;
 

@@ -203,6 +203,44 @@ fn post_start_hooks_and_metrics_have_upstreams_names() {
     ] {
         assert_eq!(g.curl(&[path]).as_deref(), Ok("ok"), "{path}");
     }
+    let names = [
+        "aggregator-reload-proxy-client-cert",
+        "apiservice-discovery-controller",
+        "apiservice-openapi-controller",
+        "apiservice-openapiv3-controller",
+        "apiservice-registration-controller",
+        "apiservice-status-local-available-controller",
+        "apiservice-status-remote-available-controller",
+        "apiservice-wait-for-first-sync",
+        "bootstrap-controller",
+        "crd-informer-synced",
+        "generic-apiserver-start-informers",
+        "kube-apiserver-autoregistration",
+        "priority-and-fairness-config-consumer",
+        "priority-and-fairness-config-producer",
+        "priority-and-fairness-filter",
+        "rbac/bootstrap-roles",
+        "scheduling/bootstrap-system-priority-classes",
+        "start-apiextensions-controllers",
+        "start-apiextensions-informers",
+        "start-apiserver-admission-initializer",
+        "start-cluster-authentication-info-controller",
+        "start-kube-aggregator-informers",
+        "start-kube-apiserver-identity-lease-controller",
+        "start-kube-apiserver-identity-lease-garbage-collector",
+        "start-kubernetes-service-cidr-controller",
+        "start-legacy-token-tracking-controller",
+        "start-service-ip-repair-controllers",
+        "start-system-namespaces-controller",
+        "storage-readiness",
+    ];
+    for endpoint in ["healthz", "livez", "readyz"] {
+        let checks = g.curl(&[&format!("/{endpoint}?verbose")]).expect("it is served");
+        let hooks = checks.lines().filter_map(|l| l.strip_prefix("[+]poststarthook/"));
+        let mut hooks: Vec<_> = hooks.filter_map(|l| l.strip_suffix(" ok")).collect();
+        hooks.sort_unstable();
+        assert_eq!(hooks, names, "{endpoint}");
+    }
     let listed = g.curl(&["/"]).expect("it is served");
     for path in ["/apis/", "/openapi/v3/", "/livez/poststarthook/bootstrap-controller"] {
         assert!(listed.contains(&format!("\"{path}\"")), "{path} in {listed}");

@@ -345,6 +345,11 @@ impl Aggregator {
             fire.fire();
             Ok(())
         });
+        let ready = initiated.clone();
+        server.add_post_start_hook("apiservice-wait-for-first-sync", move |_| async move {
+            ready.wait().await;
+            Ok(())
+        });
         let (a, first) = (availability.clone(), synced[0].clone());
         server.add_post_start_hook("apiservice-status-local-available-controller", move |cx| async move {
             let tasks = cx.tasks.clone();

@@ -37,11 +37,10 @@ pub(crate) struct FlowControl {
     pub consumer: Consumer,
 }
 
-/// The informers, the writer of the `Dangling` conditions, and the controller.
+/// The informers and the writer of the `Dangling` conditions.
 pub(crate) struct Consumer {
     feeds: [InformerHandle<Value>; 2],
     dangling: Dangling,
-    controller: Arc<FlowController>,
 }
 
 /// Sets up the controller. Nothing is read before the consumer is started. `None` if priority and fairness is disabled.
@@ -88,7 +87,6 @@ pub(crate) fn follow(
                 levels,
                 changed,
             },
-            controller: controller.clone(),
         },
         controller,
     })
@@ -101,7 +99,6 @@ impl Consumer {
         tasks.spawn_until_stopped("flow schemas", schemas.run());
         tasks.spawn_until_stopped("priority levels", levels.run());
         tasks.spawn_until_stopped("flow schema conditions", self.dangling.run());
-        tasks.spawn_until_stopped("seats of priority levels", self.controller.run());
     }
 }
 

@@ -1,5 +1,8 @@
 //! Post-start hooks and health checks of the servers, under upstream's names.
 
+use super::store::Stores;
+use super::trust;
+use crate::aggregator::Aggregator;
 use crate::client::InformerHandle;
 use crate::controlplane::ControlPlane;
 use crate::controlplane::bootstrap::{
@@ -7,6 +10,7 @@ use crate::controlplane::bootstrap::{
 };
 use crate::extensions::custom_resources::{CustomResources, Definition};
 use crate::extensions::naming::Naming;
+use crate::pki::certs::DynamicKeyPair;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::tasks::Signal;
@@ -42,6 +46,40 @@ pub(crate) fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
     });
 }
 
+/// Adds the hooks that pass once the informers of this server have read what is stored: those of authorization, and those of
+/// the configurations and policies of admission.
+pub(crate) fn informers(server: &mut GenericServer, access: &[Signal], admission: &[Signal]) {
+    for (name, informers) in [
+        ("start-apiserver-admission-initializer", admission),
+        ("generic-apiserver-start-informers", access),
+    ] {
+        let informers = informers.to_vec();
+        server.add_post_start_hook(name, move |_| async move {
+            for informer in informers {
+                informer.wait().await;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Adds the hook that passes once the caches of all resources are filled, or the time limit has passed.
+pub(crate) fn storage_readiness(server: &mut GenericServer, stores: &Arc<Stores>, within: Duration) {
+    let stores = stores.clone();
+    server.add_post_start_hook("storage-readiness", move |_| async move {
+        stores.loaded(within).await;
+        Ok(())
+    });
+}
+
+/// Adds the hook that presents reloaded proxy client certificates to backends.
+pub(crate) fn proxy_client_certificate(server: &mut GenericServer, pair: Arc<DynamicKeyPair>, aggregator: Aggregator) {
+    server.add_post_start_hook("aggregator-reload-proxy-client-cert", move |cx| async move {
+        trust::follow_identity(pair, aggregator, &cx.tasks);
+        Ok(())
+    });
+}
+
 /// Adds the hooks that keep the Lease of this server, and delete those of servers that are gone.
 pub(crate) fn identity_leases(server: &mut GenericServer, plane: &Arc<ControlPlane>, host_name: &str) {
     let (p, host_name) = (plane.clone(), host_name.to_owned());
@@ -60,7 +98,7 @@ pub(crate) fn identity_leases(server: &mut GenericServer, plane: &Arc<ControlPla
 }
 
 /// Adds the hooks that create and maintain the system namespaces, the server's own Service and endpoints, the record of
-/// cluster IPs, and the trust bundle for backends. Upstream has one hook for each; here a single pass creates them all,
+/// cluster IPs, the default ServiceCIDR, the date since which legacy tokens are tracked, and the trust bundle for backends. Upstream has one hook for each; here a single pass creates them all,
 /// so the other hooks only wait for it.
 pub(crate) fn system_objects(
     server: &mut GenericServer,
@@ -73,6 +111,8 @@ pub(crate) fn system_objects(
         "bootstrap-controller",
         "start-service-ip-repair-controllers",
         "start-cluster-authentication-info-controller",
+        "start-kubernetes-service-cidr-controller",
+        "start-legacy-token-tracking-controller",
     ] {
         let made = made.clone();
         server.add_post_start_hook(name, move |_| async move {

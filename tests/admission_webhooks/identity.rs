@@ -79,6 +79,8 @@ async fn a_webhook_behind_the_gateways_own_service_is_asked_as_the_loopback_user
     assert_eq!(seen.path, "apis/admission.example.com/v1/reviews");
     assert_eq!(seen.review.str_at(&["request", "name"]), "refused");
     assert_eq!(seen.review.str_at(&["request", "userInfo", "username"]), "admin");
+    // The aggregator passes it on.
+    assert_eq!(seen.user_agent, "kube-apiserver-admission");
     let user = ["x-remote-user: system:apiserver", "x-remote-group: system:masters"];
     assert!(
         user.iter().all(|line| seen.remote.iter().any(|r| r == line)),

@@ -32,6 +32,7 @@ pub(crate) struct Seen {
     pub authorization: String,
     /// The headers that a proxy adds for the user, as `name: value`.
     pub remote: Vec<String>,
+    pub user_agent: String,
     pub review: Value,
 }
 
@@ -102,6 +103,7 @@ fn serve(tcp: TcpStream, tls: Arc<ServerConfig>, calls: &AtomicUsize, seen: &Mut
             .trim_start_matches('/')
             .to_owned();
         let (mut length, mut authorization, mut remote) = (0, String::new(), Vec::new());
+        let mut user_agent = String::new();
         loop {
             let mut header = String::new();
             stream.read_line(&mut header).ok()?;
@@ -111,6 +113,7 @@ fn serve(tcp: TcpStream, tls: Arc<ServerConfig>, calls: &AtomicUsize, seen: &Mut
             match &*name.to_lowercase() {
                 "content-length" => length = value.parse().ok()?,
                 "authorization" => authorization = value.to_owned(),
+                "user-agent" => user_agent = value.to_owned(),
                 name if name.starts_with("x-remote-") => remote.push(format!("{name}: {value}")),
                 _ => {}
             }
@@ -130,6 +133,7 @@ fn serve(tcp: TcpStream, tls: Arc<ServerConfig>, calls: &AtomicUsize, seen: &Mut
             path: path.clone(),
             authorization,
             remote,
+            user_agent,
             review: review.clone(),
         });
         let (status, more, body) = match reply(&path, &review) {

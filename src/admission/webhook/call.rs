@@ -23,6 +23,8 @@ const RESPONSE_FACTOR: usize = 2;
 const LARGE: usize = 16 << 10;
 /// About what decoding an answer allocates, by byte.
 const MEMORY_PER_BYTE: usize = 8;
+/// Bytes of an invalid annotation key that are logged: as many as a valid one can have.
+const LOGGED_KEY: usize = 317;
 /// Codes of failed calls in the metrics, as upstream.
 const UNAVAILABLE: u16 = 503;
 
@@ -149,7 +151,8 @@ fn annotate(attributes: &Attributes, webhook: &str, answer: &Answer) {
         if key.matches('/').count() == 1 && qualified_name(&key).is_empty() {
             attributes.audit.annotate(&key, value.as_str());
         } else {
-            tracing::warn!(%webhook, "a webhook's audit annotation has no valid name and is dropped");
+            let shown = key.get(..key.floor_char_boundary(LOGGED_KEY)).unwrap_or_default();
+            tracing::warn!(%webhook, key = ?shown, "a webhook's audit annotation has an invalid key and is dropped");
         }
     }
 }

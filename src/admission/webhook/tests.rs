@@ -142,6 +142,55 @@ async fn mutating_webhooks_see_what_those_before_them_made() {
     );
 }
 
+/// Collects what is logged in this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn audit_annotations_with_invalid_keys_are_dropped_with_a_warning() {
+    let long = "k".repeat(64);
+    let annotations = json!({"fine": "1", "in/two": "2", "": "3", "not good": "4", (long.as_str()): "5", "-x": "6"});
+    let of = webhook(move |_| json!({"allowed": true, "auditAnnotations": (annotations.clone())})).await;
+    let world = World::new(&[("c", vec![hook("1.x.io", &of, json!({}))])]);
+    let write = Attributes {
+        audit: AuditTrail::new(AuditLevel::Metadata, false),
+        ..create()
+    };
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let logged = tracing::subscriber::set_default(subscriber);
+    world.validate(&write, &json!({})).await.unwrap();
+    drop(logged);
+
+    let annotations = write.audit.snapshot().annotations;
+    let kept: Vec<_> = annotations.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    assert_eq!(kept, [("1.x.io/fine", "1")]);
+    let log = String::from_utf8(log.0.lock().clone()).unwrap();
+    for key in ["in/two", "", "not good", &long, "-x"] {
+        let expected = format!(
+            "an invalid key and is dropped webhook=1.x.io key={:?}",
+            format!("1.x.io/{key}")
+        );
+        assert!(log.contains(&expected), "{expected}\n{log}");
+    }
+    assert_eq!(log.matches("is dropped").count(), 5, "{log}");
+}
+
 /// A built-in plugin that changes the object in the second round.
 struct ChangesAgain;
 
