@@ -19,6 +19,7 @@ pub enum Error {
     Flag {
         /// The flag, without its dashes.
         flag: &'static str,
+        /// Why.
         source: Cause,
     },
     /// A file that a flag names cannot be used.
@@ -26,12 +27,19 @@ pub enum Error {
     File {
         /// The flag, without its dashes.
         flag: &'static str,
+        /// The file.
         path: PathBuf,
+        /// Why.
         source: Cause,
     },
     /// An authorizer of `--authorization-config` cannot be used.
     #[error("authorizer {name}: {source}")]
-    Authorizer { name: String, source: Cause },
+    Authorizer {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: Cause,
+    },
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),

@@ -44,7 +44,9 @@ pub struct CompletedOptions {
     pub(crate) generic: GenericOptions,
     /// The aggregator and its backends.
     pub(crate) aggregator: AggregatorOptions,
+    /// The compute pool.
     pub(crate) compute: Config,
+    /// The control loops.
     pub(crate) controllers: ControllerOptions,
     pub(crate) storage: StorageOptions,
     /// Service addresses and node ports.

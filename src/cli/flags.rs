@@ -72,7 +72,9 @@ pub(crate) enum Group {
     Auditing,
     /// Features.
     Features,
+    /// Authentication.
     Authentication,
+    /// Authorization.
     Authorization,
     /// API enablement.
     Enablement,
@@ -80,6 +82,7 @@ pub(crate) enum Group {
     Egress,
     /// Admission.
     Admission,
+    /// Metrics.
     Metrics,
     /// Logs.
     Logs,

@@ -52,7 +52,9 @@ pub struct Options {
     pub(crate) runtime: RuntimeConfig,
     /// Request limits and shutdown times.
     pub(crate) generic: GenericOptions,
+    /// The compute pool.
     pub(crate) compute: Config,
+    /// The control loops.
     pub(crate) controllers: ControllerOptions,
     /// The aggregator and its backends.
     pub(crate) aggregator: AggregatorOptions,

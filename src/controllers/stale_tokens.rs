@@ -48,6 +48,7 @@ enum Verdict {
 /// The names of the Secrets that the Pods of a namespace use.
 type Mounted = HashMap<Str, HashSet<Str>>;
 
+/// Starts the loop.
 pub(crate) fn start(term: &Term) {
     let storage = |resource| term.storage("", resource);
     let secrets = term.inform(("", "secrets"), Secret::from_entry, |_| {});

@@ -14,6 +14,7 @@ pub enum Error {
     Directory {
         /// The directory.
         path: PathBuf,
+        /// Why.
         source: std::io::Error,
     },
     /// The store cannot be opened: it is in use, damaged, or of another version.
@@ -30,6 +31,7 @@ pub enum Error {
     /// The schema of a kind is invalid.
     #[error("the schema of {kind} is wrong: {reason}")]
     Schema {
+        /// The kind.
         kind: &'static str,
         /// The violations, joined.
         reason: String,

@@ -53,6 +53,7 @@ pub enum InvalidToken {
     Member {
         /// What it is.
         found: &'static str,
+        /// Its name.
         field: &'static str,
         /// Go's type.
         expected: &'static str,

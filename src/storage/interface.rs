@@ -236,6 +236,7 @@ pub enum Error {
     Unreadable {
         /// The value's key.
         key: Box<str>,
+        /// Why.
         source: Arc<TransformError>,
     },
     /// An object could not be encrypted (500 InternalError).

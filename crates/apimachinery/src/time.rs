@@ -45,6 +45,7 @@ pub enum Error {
     /// The text does not have the layout.
     #[error("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {element:?}")]
     Layout {
+        /// The whole text.
         text: String,
         /// Go's layout.
         layout: &'static str,
@@ -67,6 +68,7 @@ pub enum Error {
     Unit {
         /// The unit.
         unit: String,
+        /// The whole text.
         duration: String,
     },
     /// For our own flags and files: what is expected.

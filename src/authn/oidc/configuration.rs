@@ -80,6 +80,7 @@ pub enum Error {
     /// A value of another type.
     #[error("{path}: expected {expected}")]
     Type {
+        /// The field.
         path: String,
         /// The type, with its article.
         expected: &'static str,
@@ -89,6 +90,7 @@ pub enum Error {
     Expression {
         /// The first line of the file with that key, as `line 3: `; empty if there is none.
         line: String,
+        /// The field.
         path: String,
     },
     /// An issuer that is reached through an egress selector.

@@ -86,6 +86,7 @@ impl Expiring for Request {
     }
 }
 
+/// Starts the loop.
 pub(crate) fn start(term: &Term) {
     let requests = Loop {
         queue: "certificate_cleaner",

@@ -55,6 +55,7 @@ struct Endpoints {
     events: Recorder,
 }
 
+/// Starts the loop.
 pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Str>(QUEUE);
     let changed = queue.clone();

@@ -47,6 +47,7 @@ impl Names {
         &self.short
     }
 
+    /// The kind.
     pub(crate) fn kind(&self) -> &str {
         &self.kind
     }

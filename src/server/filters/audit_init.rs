@@ -33,6 +33,7 @@ impl Ids {
 }
 
 impl<F> AuditInit<F> {
+    /// Wraps `inner`.
     pub(crate) fn new(inner: F) -> Self {
         let ids = Ids {
             high: RandomState::new(),

@@ -28,6 +28,7 @@ const SPEC: FilterSpec = FilterSpec {
 };
 
 impl<F> Impersonate<F> {
+    /// Wraps `inner`.
     pub(crate) fn new(inner: F, authorizer: Arc<dyn Authorizer>, metrics: ImpersonationMetrics) -> Self {
         let check = Impersonation::new(authorizer).counting(metrics);
         Self { inner, check }

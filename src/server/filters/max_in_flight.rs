@@ -29,6 +29,7 @@ const SPEC: FilterSpec = FilterSpec {
 };
 
 impl<F> MaxInFlightFilter<F> {
+    /// Wraps `inner`.
     pub(crate) fn new(inner: F, limits: Option<MaxInFlight>, telemetry: Telemetry) -> Self {
         Self {
             inner,

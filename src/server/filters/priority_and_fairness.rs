@@ -103,6 +103,7 @@ impl Finish {
 }
 
 impl<F> PriorityAndFairness<F> {
+    /// Wraps `inner`.
     pub(crate) fn new(
         inner: F,
         controller: Option<Arc<FlowController>>,

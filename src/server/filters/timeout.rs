@@ -35,6 +35,7 @@ const SPEC: FilterSpec = FilterSpec {
 };
 
 impl<F> Timeout<F> {
+    /// Wraps `inner`.
     pub(crate) fn new(inner: F, telemetry: Telemetry) -> Self {
         Self { inner, telemetry }
     }

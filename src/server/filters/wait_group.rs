@@ -23,6 +23,7 @@ const SPEC: FilterSpec = FilterSpec {
 };
 
 impl<F> WaitGroupFilter<F> {
+    /// Wraps `inner`.
     pub(crate) fn new(inner: F, lifecycle: Lifecycle) -> Self {
         Self { inner, lifecycle }
     }

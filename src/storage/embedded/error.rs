@@ -34,6 +34,7 @@ pub enum OpenError {
     Io {
         /// The file or directory.
         path: PathBuf,
+        /// The system's error.
         source: std::io::Error,
     },
     /// The file's contents are inconsistent.

@@ -19,6 +19,7 @@ pub enum KmsError {
     /// The last status check failed.
     #[error("kmsv2 Provider {provider} is not healthy, error: {source}")]
     Unhealthy {
+        /// The plugin's name.
         provider: String,
         /// The result of the check.
         source: Arc<KmsError>,
@@ -28,7 +29,12 @@ pub enum KmsError {
     NotAsked,
     /// The call of a status check failed.
     #[error("failed to perform status section of the healthz check for KMS Provider {provider}, error: {source}")]
-    Status { provider: String, source: Arc<KmsError> },
+    Status {
+        /// The plugin's name.
+        provider: String,
+        /// Why.
+        source: Arc<KmsError>,
+    },
     /// The plugin reports that it is not well.
     #[error("got unexpected healthz status: {0}")]
     Healthz(String),
@@ -56,6 +62,7 @@ pub enum KmsError {
     Rotation {
         /// Correlates the logs of both sides.
         uid: String,
+        /// Why.
         source: Arc<KmsError>,
     },
     /// The plugin has not encrypted a seed yet.
@@ -85,7 +92,12 @@ pub enum KmsError {
     Stopped,
     /// The plugin's thread or its runtime could not be started.
     #[error("kms provider {provider}: {why}")]
-    Start { provider: String, why: String },
+    Start {
+        /// The plugin's name.
+        provider: String,
+        /// The system's error.
+        why: String,
+    },
     /// The system's random number generator failed.
     #[error("the system has no random numbers")]
     NoRandomNumbers,
@@ -144,13 +156,19 @@ pub enum SourceError {
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("error reading encryption provider configuration file \"{}\": {source}", .path.display())]
-    Read { path: PathBuf, source: io::Error },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// There is nothing in the file.
     #[error("encryption provider configuration file \"{}\" is empty", .0.display())]
     Empty(PathBuf),
     /// The file's content is wrong.
     #[error("error decoding encryption provider configuration file \"{}\": {source}", .path.display())]
     Decode {
+        /// The file.
         path: PathBuf,
         /// What and where.
         source: Complaint,

@@ -12,6 +12,7 @@ pub enum Error {
     /// A term without an operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Term {
+        /// The whole text.
         selector: String,
         /// The term.
         term: String,
