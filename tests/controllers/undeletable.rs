@@ -47,6 +47,7 @@ fn a_refused_deletion_and_a_finalizer_are_told_in_the_conditions() {
         !g.kubectl_try(&["delete", "configmap", "kept", "-n", "stuck", "--dry-run=server"])
     });
     g.kubectl(&["delete", "namespace", "stuck", "--wait=false"]);
+    // Upstream's admission of a deletecollection has no name: its refusals say "Unknown".
     let expected = [
         (
             "NamespaceDeletionDiscoveryFailure",
@@ -54,7 +55,7 @@ fn a_refused_deletion_and_a_finalizer_are_told_in_the_conditions() {
         ),
         (
             "NamespaceDeletionContentFailure",
-            "True ContentDeletionFailed Failed to delete all resource types, 1 remaining: configmaps \"kept\" is forbidden: \
+            "True ContentDeletionFailed Failed to delete all resource types, 1 remaining: configmaps \"Unknown\" is forbidden: \
              ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: it stays",
         ),
         (
