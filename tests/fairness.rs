@@ -1,98 +1,22 @@
-//! Priority and fairness at work: a flood of one user while another one sends a request at a time, waiting in bulk, and
-//! kubectl that changes levels meanwhile.
+//! Priority and fairness at work: a flood of one user while another one sends a request at a time, and kubectl that changes
+//! levels meanwhile.
 
 #![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
 
+#[path = "fairness/gateway.rs"]
+mod gateway;
 #[path = "fairness/over_http2.rs"]
 mod over_http2;
 mod support;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use gateway::{send, start, start_with};
 use http_body_util::Full;
-use peak_alloc::PeakAlloc;
-use std::ffi::OsString;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use torana::gateway::{Command, Gateway, GatewayService, parse};
-use tower::{Service as _, ServiceExt as _};
-
-#[global_allocator]
-static MEMORY: PeakAlloc = PeakAlloc;
-
-const TOKENS: &str = "admin,admin,u1,system:masters\nflood,flood,u2\nquiet,quiet,u3\ncrowd,crowd,u4\n";
-
-/// 20 seats in all, for everybody and everything.
-const FLAGS: [&str; 3] = [
-    "--authorization-mode=AlwaysAllow",
-    "--max-requests-inflight=15",
-    "--max-mutating-requests-inflight=5",
-];
-
-fn token_file(dir: &Path) -> String {
-    let path = dir.join("tokens");
-    std::fs::write(&path, TOKENS).unwrap();
-    format!("--token-auth-file={}", path.display())
-}
-
-/// A gateway and its service; it serves until both are dropped.
-async fn start(dir: &Path) -> (Gateway, GatewayService) {
-    let (running, gateway) = start_with(dir, &[]).await;
-    // Readiness does not wait for the default levels: until they exist, everybody is in the catch-all level.
-    let mine = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/global-default";
-    until_found(&gateway, mine).await;
-    (running, gateway)
-}
-
-async fn until_found(gateway: &GatewayService, path: &str) {
-    let limit = Instant::now() + Duration::from_secs(120);
-    while send(gateway, "admin", "GET", path, "").await != 200 {
-        assert!(Instant::now() < limit, "there is no {path} after two minutes");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-async fn start_with(dir: &Path, more: &[&str]) -> (Gateway, GatewayService) {
-    let data = format!("--data-dir={}", dir.join("data").display());
-    let tokens = token_file(dir);
-    let fixed = [
-        "torana",
-        "serve",
-        "--secure-port=0",
-        "--bind-address=127.0.0.1",
-        &data,
-        &tokens,
-    ];
-    let args = fixed.iter().chain(&FLAGS).chain(more).map(OsString::from);
-    let options = match parse(args).unwrap() {
-        Command::Serve(options) => options.complete().unwrap(),
-        _ => panic!("these are flags of serve"),
-    };
-    let running = Gateway::builder(options).start().await.unwrap();
-    let gateway = running.service();
-    until_found(&gateway, "/readyz").await;
-    (running, gateway)
-}
-
-/// Sends a request in the process, reads the response, and returns its code.
-async fn send(gateway: &GatewayService, user: &str, method: &str, path: &str, body: &str) -> u16 {
-    let request = http::Request::builder()
-        .method(method)
-        .uri(path)
-        .header("authorization", format!("Bearer {user}"))
-        .header("content-type", "application/json")
-        .body(Full::<Bytes>::from(body.to_owned()))
-        .unwrap();
-    let response = gateway.clone().oneshot(request).await.unwrap();
-    let code = response.status().as_u16();
-    // A watch has no end; its head says what is asked here.
-    if !path.contains("watch=1") {
-        response.into_body().collect(64 << 20).await.unwrap();
-    }
-    code
-}
+use torana::gateway::GatewayService;
+use tower::ServiceExt as _;
 
 fn config_map(name: &str, bytes: usize) -> String {
     format!(
@@ -179,63 +103,6 @@ async fn nobody_is_turned_away_because_of_the_flood_of_another() {
     assert_served("writes", &beside_a_flood(&gateway, 100, writes, one).await);
     let watches = |g: GatewayService, _| async move { send(&g, "flood", "GET", &format!("{MAPS}?watch=1"), "").await };
     assert_served("watches", &beside_a_flood(&gateway, 100, watches, one).await);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_waiting_requests_are_small_and_leave_without_a_trace() {
-    const WAITING: usize = 10_000;
-    let dir = tempfile::tempdir().unwrap();
-    let (_running, gateway) = start(dir.path()).await;
-    let flow = "/apis/flowcontrol.apiserver.k8s.io/v1";
-    // No seats of its own and none borrowed: everything waits.
-    let level = r#"{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"PriorityLevelConfiguration",
-        "metadata":{"name":"closed"},"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":0,
-        "borrowingLimitPercent":0,"limitResponse":{"type":"Queue","queuing":{"queues":64,"handSize":8,
-        "queueLengthLimit":5000}}}}}"#;
-    let schema = r#"{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"closed"},
-        "spec":{"matchingPrecedence":50,"priorityLevelConfiguration":{"name":"closed"},"rules":[{"subjects":[
-        {"kind":"User","user":{"name":"crowd"}}],"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}"#;
-    let path = format!("{flow}/prioritylevelconfigurations");
-    assert_eq!(send(&gateway, "admin", "POST", &path, level).await, 201);
-    assert_eq!(
-        send(&gateway, "admin", "POST", &format!("{flow}/flowschemas"), schema).await,
-        201
-    );
-    // Nothing of the client is counted: its request is handed over.
-    let crowd = || {
-        let request = http::Request::get("/version").header("authorization", "Bearer crowd");
-        gateway.clone().call(request.body(Full::<Bytes>::default()).unwrap())
-    };
-    let limit = Instant::now() + Duration::from_secs(60);
-    while crowd().now_or_never().is_some() {
-        assert!(Instant::now() < limit, "the level is not in effect after a minute");
-        tokio::task::yield_now().await;
-    }
-    let before = MEMORY.current_usage();
-    let mut waiting = Vec::with_capacity(WAITING);
-    for _ in 0..WAITING {
-        let mut request = crowd();
-        assert!(request.as_mut().now_or_never().is_none(), "it waits");
-        waiting.push(request);
-    }
-    let each = MEMORY.current_usage().saturating_sub(before) / WAITING;
-    println!("a waiting request takes {each} bytes");
-    assert!(each <= 2_000, "{WAITING} requests of {each} bytes are more than 20 MB");
-    let one = send(&gateway, "quiet", "GET", "/api/v1/namespaces/default", "").await;
-    assert_eq!(one, 200, "others are served meanwhile");
-    drop(waiting);
-    let dump = "/debug/api_priority_and_fairness/dump_priority_levels";
-    let request = http::Request::get(dump)
-        .header("authorization", "Bearer admin")
-        .body(Full::<Bytes>::default())
-        .unwrap();
-    let response = gateway.clone().oneshot(request).await.unwrap();
-    let text = response.into_body().collect(1 << 20).await.unwrap();
-    let text = std::str::from_utf8(&text).unwrap();
-    let line = text.lines().find(|l| l.starts_with("closed,")).unwrap();
-    let cells: Vec<&str> = line.split(',').map(str::trim).collect();
-    // Active queues, idle, quiescing, waiting, executing.
-    assert_eq!(cells[1..6], ["0", "true", "false", "0", "0"], "{line}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -82,7 +82,20 @@ pub(crate) struct Request {
     /// What it asks for.
     pub info: Arc<RequestInfo>,
     waker: Option<Waker>,
-    runnable: RunnableJobs,
+    /// `None` until it executes.
+    runnable: Option<RunnableJobs>,
+}
+
+impl Request {
+    /// Begins to count the request's jobs on the compute pool.
+    fn count_jobs(&mut self) -> RunnableJobs {
+        self.runnable.insert(RunnableJobs::default()).clone()
+    }
+
+    /// True if the pool owes the request work.
+    fn computes(&self) -> bool {
+        self.runnable.as_ref().is_some_and(RunnableJobs::any)
+    }
 }
 
 /// The request was rejected.
@@ -101,7 +114,7 @@ impl Level {
             shared: shared.clone(),
             max_seats: AtomicU32::new(0),
             state: Mutex::new(State {
-                set: QueueSet::new(now, queuing, 0, HOLD).keeping_seats_if(|r: &Request| r.runnable.any()),
+                set: QueueSet::new(now, queuing, 0, HOLD).keeping_seats_if(Request::computes),
                 schemas: Vec::new(),
                 retry_after: RetryAfter::default(),
                 utilization: Utilization::new(now),
@@ -161,30 +174,29 @@ impl Level {
         user: &Arc<UserInfo>,
         info: &Arc<RequestInfo>,
     ) -> Result<Permit, TooMany> {
-        let runnable = RunnableJobs::default();
         let request = Request {
-            runnable: runnable.clone(),
             user: user.clone(),
             info: info.clone(),
             waker: None,
+            runnable: None,
         };
         let now = self.shared.clock.now();
         let mut guard = self.lock();
         let state = &mut *guard;
         let series = &state.schemas[account as usize];
         series.seats(work.max_seats());
-        let (id, waiting) = match state.set.start(now, work, hash, account, request) {
+        let (id, runnable) = match state.set.start(now, work, hash, account, request) {
             Ok(Started::Executing(id)) => {
                 series.dispatched();
                 if state.set.is_queued(id) {
                     series.queue_length(1);
                     series.waited(Duration::ZERO, true);
                 }
-                (id, false)
+                (id, Some(state.set.item_mut(id).count_jobs()))
             }
             Ok(Started::Waiting(id)) => {
                 series.queue_length(state.set.queue_length(id));
-                (id, true)
+                (id, None)
             }
             Err(reason) => {
                 series.rejected(match reason {
@@ -195,6 +207,7 @@ impl Level {
                 return Err(TooMany { retry_after });
             }
         };
+        let waiting = runnable.is_none();
         let phase = if waiting { Phase::Waiting } else { Phase::Executing };
         let class = RequestClass::of(&info.verb);
         self.shared.by_kind.enter(now, class, phase);

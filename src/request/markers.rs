@@ -53,8 +53,9 @@ impl Initializing {
 /// Once all texts together exceed [`TOTAL`](Self::TOTAL) characters, each is truncated to [`CUT`](Self::CUT). Texts
 /// that would not fit even then are not stored, because a client controls how many there are.
 #[derive(Clone, Debug, Default)]
-pub struct Warnings(Arc<Mutex<Recorded>>);
+pub struct Warnings(Arc<Mutex<Option<Box<Recorded>>>>);
 
+/// Allocated with the first text: few requests have any.
 #[derive(Debug, Default)]
 struct Recorded {
     texts: Vec<String>,
@@ -76,6 +77,7 @@ impl Warnings {
             return;
         }
         let mut all = self.0.lock();
+        let all = all.get_or_insert_default();
         if all.cut > Self::TOTAL {
             return;
         }
@@ -92,8 +94,7 @@ impl Warnings {
 
     /// Takes the collected texts.
     pub fn take(&self) -> Vec<String> {
-        let mut all = self.0.lock();
-        std::mem::take(&mut *all).texts
+        self.0.lock().take().map_or_else(Vec::new, |all| all.texts)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Against a process, over HTTP/2: levels that kubectl changes meanwhile, and requests to a backend.
 
-use super::{FLAGS, MAPS, config_map, token_file};
+use super::gateway::{FLAGS, token_file};
+use super::{MAPS, config_map};
 use crate::support::{Gateway, wait_for};
 use std::path::Path;
 use std::process::Command;

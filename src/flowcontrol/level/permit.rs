@@ -15,7 +15,8 @@ pub struct Permit {
     pub(super) id: Id,
     pub(super) class: RequestClass,
     pub(super) waiting: bool,
-    pub(super) runnable: RunnableJobs,
+    /// `None` while it waits, so that ten thousand waiting requests need no counts.
+    pub(super) runnable: Option<RunnableJobs>,
 }
 
 impl Permit {
@@ -29,8 +30,8 @@ impl Permit {
         &self.level.name
     }
 
-    /// The count of the request's jobs on the compute pool. It keeps its seats while there are any.
-    pub(crate) fn runnable_jobs(&self) -> RunnableJobs {
+    /// The count of the request's jobs on the compute pool. It keeps its seats while there are any. `None` while it waits.
+    pub(crate) fn runnable_jobs(&self) -> Option<RunnableJobs> {
         self.runnable.clone()
     }
 
@@ -70,6 +71,7 @@ impl Future for Dispatched<'_> {
                 }
                 return Poll::Pending;
             }
+            permit.runnable = Some(state.set.item_mut(permit.id).count_jobs());
             permit.waiting = false;
         }
         Poll::Ready(())

@@ -146,6 +146,7 @@ impl<F> PriorityAndFairness<F> {
     /// Lets an admitted request execute.
     fn begin(&self, req: &mut Request, permit: Permit, finish: &mut Finish) {
         let info = super::info(req);
+        RequestContext::of_mut(req).runnable = permit.runnable_jobs();
         let seat = Seat {
             _permit: permit,
             _running: Counted::start(&self.gauges(&info).running),
@@ -191,7 +192,6 @@ impl<F: Filter> Filter for PriorityAndFairness<F> {
             finish.uids = Some(entered.uids);
             let context = RequestContext::of_mut(req);
             context.flow = Some(entered.flow);
-            context.runnable = entered.admission.as_ref().ok().map(Permit::runnable_jobs);
             match entered.admission {
                 Ok(permit) if permit.is_waiting() => {
                     let waiting = Waiting {
