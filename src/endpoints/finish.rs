@@ -66,12 +66,10 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
     // Boxed because tokio's task code is instantiated per future type and scheduler; one type keeps the binary small.
     let mut work = request_parts::carried(spans::carried(work.boxed()));
     // Requests decoded on the compute pool continue there.
-    if let Some(current) = compute::current() {
-        match current.continue_with(work) {
-            Ok(Ok(written)) => return written.await.unwrap_or_else(|e| Err(offload::offload_error_status(e))),
-            Ok(Err(e)) => return Err(offload::offload_error_status(e)),
-            Err(given_back) => work = given_back,
-        }
+    match compute::continue_job(work) {
+        Ok(Ok(written)) => return written.await.unwrap_or_else(|e| Err(offload::offload_error_status(e))),
+        Ok(Err(e)) => return Err(offload::offload_error_status(e)),
+        Err(given_back) => work = given_back,
     }
     match tokio::spawn(work).await {
         Ok(done) => done,

@@ -18,7 +18,7 @@ mod runnable;
 mod worker;
 
 pub(crate) use bodies::{Reservation, account_for};
-pub(crate) use current::{Current, Within, current, offload};
+pub(crate) use current::{Current, Within, continue_job, current, offload};
 pub(crate) use runnable::RunnableJobs;
 #[cfg(debug_assertions)]
 pub(crate) use worker::thread_cpu_time;

@@ -161,6 +161,23 @@ mod tests {
         assert_eq!(made.collect(100).await.unwrap(), "on the pool");
     }
 
+    /// Otherwise clients that do not read their lists would leave no memory to the jobs of others.
+    #[tokio::test]
+    async fn an_unread_body_does_not_keep_the_memory_of_the_job_that_made_it() {
+        let limit = 1 << 20;
+        let config = Config {
+            memory_bytes: limit,
+            ..Config::default()
+        };
+        let pool = ComputePool::start(config, Telemetry::new().compute.clone()).unwrap();
+        // Jobs of this size run one at a time.
+        let made = || pool.run(pool.flow("a"), limit / 4, async { body(stream::pending()).computed() });
+        let mut first = made().await.unwrap();
+        assert!(first.frame().now_or_never().is_none(), "its job waits for a frame");
+        let second = tokio::time::timeout(std::time::Duration::from_secs(30), made()).await;
+        assert!(second.is_ok(), "the second body is made while the first one is unread");
+    }
+
     #[tokio::test]
     async fn dropping_the_body_cancels_its_job() {
         let (tied, gone) = oneshot::channel::<()>();

@@ -24,8 +24,14 @@ pub(crate) struct Current {
     pub(super) lease: Option<Arc<Lease>>,
 }
 
-/// Returns the pool of the future being polled on this thread, if any.
+/// Returns the pool of the future being polled on this thread, if any. The result may outlive the job that asks, such as in
+/// a response body: it does not keep the job's memory.
 pub(crate) fn current() -> Option<Current> {
+    CURRENT.with_borrow(|current| current.as_ref().map(Current::without_lease))
+}
+
+/// The same with the memory of the job being polled.
+fn current_with_lease() -> Option<Current> {
     CURRENT.with_borrow(Clone::clone)
 }
 
@@ -41,9 +47,28 @@ pub(crate) async fn offload<T: Send + 'static>(
     memory: usize,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Error> {
-    match current().filter(|current| current.lease.is_none()) {
+    match current_with_lease().filter(|current| current.lease.is_none()) {
         Some(current) => current.run(memory, work).await,
         None => Ok(work.await),
+    }
+}
+
+/// Inside a job: spawns another job that finishes even if its result is not awaited and that shares this job's memory.
+/// Outside a job, returns the work in `Err`.
+///
+/// # Errors
+/// Inner: [`Error::Full`].
+pub(crate) fn continue_job<T, F>(work: F) -> Result<Result<Spawned<T>, Error>, F>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let Some(current) = current_with_lease() else {
+        return Err(work);
+    };
+    match (current.pool(), current.lease) {
+        (Some(pool), Some(lease)) => Ok(pool.spawn_within(current.flow, current.runnable, lease, work)),
+        _ => Err(work),
     }
 }
 
@@ -59,6 +84,15 @@ impl Current {
             flow,
             runnable,
             lease,
+        }
+    }
+
+    fn without_lease(&self) -> Self {
+        Self {
+            pool: Weak::clone(&self.pool),
+            flow: self.flow,
+            runnable: self.runnable.clone(),
+            lease: None,
         }
     }
 
@@ -99,29 +133,7 @@ impl Current {
 
     /// Wraps `inner` so that it is polled on behalf of this flow and request.
     pub(crate) fn within<F>(&self, inner: F) -> Within<F> {
-        let current = Self {
-            lease: None,
-            ..self.clone()
-        };
-        within(current, inner)
-    }
-
-    /// Inside a job: spawns another job that finishes even if its result is not awaited and that shares this job's
-    /// memory. Outside a job, returns the work in `Err`.
-    ///
-    /// # Errors
-    /// Inner: [`Error::Full`].
-    pub(crate) fn continue_with<T, F>(&self, work: F) -> Result<Result<Spawned<T>, Error>, F>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + Send + 'static,
-    {
-        match (self.pool(), &self.lease) {
-            (Some(pool), Some(lease)) => {
-                Ok(pool.spawn_within(self.flow, self.runnable.clone(), Arc::clone(lease), work))
-            }
-            _ => Err(work),
-        }
+        within(self.without_lease(), inner)
     }
 }
 
