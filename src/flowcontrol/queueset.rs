@@ -166,7 +166,7 @@ impl<T> QueueSet<T> {
         self.accounts.resize(needed, Account::default());
         let Queuing::Queues { dealer, length_limit } = self.queuing else {
             while !self.has_room(work.max_seats()) {
-                if !self.reclaim(now) {
+                if !self.reclaim(now, false) {
                     self.totals.rejected += 1;
                     return Err(Rejected::ConcurrencyLimit);
                 }
@@ -185,7 +185,7 @@ impl<T> QueueSet<T> {
         let index = self.shortest_queue(&dealer, hash);
         let length = self.queues.get(index).map_or(0, |queue| queue.waiting.len);
         while self.totals.seats_in_use >= self.limit && length >= length_limit {
-            if !self.reclaim(now) {
+            if !self.reclaim(now, false) {
                 self.totals.rejected += 1;
                 return Err(Rejected::QueueFull);
             }
@@ -209,14 +209,24 @@ impl<T> QueueSet<T> {
         self.sync(now);
         match self.requests.get(id).state {
             State::Waiting => self.cancel(now, id),
-            State::Executing => self.release(now, id),
-            State::Released => {}
+            State::Executing => {
+                self.leave_queue(id);
+                self.release(now, id);
+            }
+            State::Released => self.leave_queue(id),
         }
         let request = self.requests.remove(id);
         // It may have been told to run and not have heard of it.
         self.dispatched.retain(|d| *d != id);
         self.dispatch(now);
         request.item
+    }
+
+    fn leave_queue(&mut self, id: Id) {
+        if let Some(index) = self.requests.get(id).queue {
+            self.queues.at(index).unfinished -= 1;
+            self.queues.forget_if_empty(index);
+        }
     }
 
     /// Does what is due by `now`. Needed while requests wait; see [`next_event`](Self::next_event).

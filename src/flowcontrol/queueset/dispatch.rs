@@ -107,7 +107,9 @@ impl<T> QueueSet<T> {
                     let account = self.requests.get(id).account;
                     self.accounts[account as usize].no_accommodation += 1;
                 }
-                if self.reclaim(now) {
+                let is_idle = self.queues.at(index).unfinished == 0;
+                // Without success the order of the queues may still have changed.
+                if self.reclaim(now, is_idle) || self.next_to_serve().is_some_and(|(next, _)| next != index) {
                     continue;
                 }
                 return;
@@ -150,6 +152,7 @@ impl<T> QueueSet<T> {
         if let Some(index) = queue {
             let queue = self.queues.at(index);
             queue.executing += 1;
+            queue.unfinished += 1;
             queue.seats_in_use += seats;
             self.queued_seats += u64::from(seats);
         }
@@ -168,14 +171,14 @@ impl<T> QueueSet<T> {
         let request = self.requests.get_mut(id);
         request.state = State::Released;
         let (work, account, queue) = (request.work, request.account, request.queue);
-        let took = now.saturating_sub(request.started);
+        let uncharged = now.saturating_sub(request.holds_since);
         self.totals.executing -= 1;
         self.accounts[account as usize].executing -= 1;
         if let Some(index) = queue {
             let queue = self.queues.at(index);
             queue.executing -= 1;
             // The estimate is replaced by what it really took.
-            let really = SeatSeconds::of(f64::from(work.initial_seats), took);
+            let really = SeatSeconds::of(f64::from(work.initial_seats), uncharged);
             queue.next_dispatch = queue.next_dispatch + really - ESTIMATED_SERVICE.times(work.initial_seats);
             if !queue.is_active() {
                 self.active_queues -= 1;
@@ -208,19 +211,40 @@ impl<T> QueueSet<T> {
     /// Takes the seats of the request that has held them for the longest time, if that is long enough. Such a request
     /// waits for its client or for another server and needs no seat here; without this rule, clients that read slowly
     /// could keep a level occupied. False if there is no such request. Each request is looked at once per hold time.
-    pub(super) fn reclaim(&mut self, now: Duration) -> bool {
+    ///
+    /// `for_idle_queue`: the seats are for a queue without unfinished requests. It gets them even from a request that
+    /// computes, so that a flow need not wait for a flood of computations of others.
+    pub(super) fn reclaim(&mut self, now: Duration, for_idle_queue: bool) -> bool {
         while let Some(oldest) = self.requests.first_executing() {
             let request = self.requests.get(oldest);
-            if now.saturating_sub(request.holds_since) < self.hold {
+            let since = match for_idle_queue {
+                true => request.started,
+                false => request.holds_since,
+            };
+            if now.saturating_sub(since) < self.hold {
                 return false;
             }
-            if !(self.keeps_seats)(&request.item) {
+            if for_idle_queue || !(self.keeps_seats)(&request.item) {
                 self.release(now, oldest);
                 return true;
             }
+            self.charge_held(now, oldest);
             self.requests.hold_anew(oldest, now);
         }
         false
+    }
+
+    /// Charges a request's queue for the time since the last charge, and not only when the request ends: queues that
+    /// have used seats for long are served after those that have not.
+    fn charge_held(&mut self, now: Duration, id: Id) {
+        let request = self.requests.get(id);
+        let held = now.saturating_sub(request.holds_since);
+        let used = SeatSeconds::of(f64::from(request.work.initial_seats), held);
+        if let Some(index) = request.queue {
+            let queue = self.queues.at(index);
+            queue.next_dispatch = queue.next_dispatch + used;
+            self.place(index);
+        }
     }
 
     pub(super) fn cancel(&mut self, now: Duration, id: Id) {

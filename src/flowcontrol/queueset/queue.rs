@@ -13,6 +13,8 @@ pub(super) struct Queue {
     pub waiting_seats: u64,
     pub waiting_work: SeatSeconds,
     pub executing: u32,
+    /// Requests that execute, or have given their seats back and have not finished yet.
+    pub unfinished: u32,
     /// Seats in use, additional latency included.
     pub seats_in_use: u32,
     /// The meter's reading at which the next request is due. Meaningful while requests wait or execute.
@@ -29,7 +31,7 @@ impl Queue {
 
     /// True if it holds nothing. What is left of it does not matter for its next request.
     fn is_empty(&self) -> bool {
-        !self.is_active() && self.seats_in_use == 0
+        !self.is_active() && self.seats_in_use == 0 && self.unfinished == 0
     }
 }
 

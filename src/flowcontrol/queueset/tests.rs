@@ -166,6 +166,27 @@ fn requests_with_a_reason_keep_their_seats() {
 }
 
 #[test]
+fn a_queue_without_unfinished_requests_gets_seats_from_those_that_compute() {
+    let mut set = QueueSet::new(ms(0), queues(64, 1, 9), 1, ms(20)).keeping_seats_if(|computes: &bool| *computes);
+    let [flood, other] = [1, 2];
+    id(set.start(ms(0), WorkEstimate::ONE_SEAT, flood, 0, true));
+    let more = id(set.start(ms(1), WorkEstimate::ONE_SEAT, flood, 0, true));
+    for at in [20, 40, 60] {
+        set.advance(ms(at));
+    }
+    assert!(set.is_waiting(more), "its flow has a request that computes");
+    // The flood has used a seat for 60 ms, so the newcomer is served before it.
+    let first = id(set.start(ms(61), WorkEstimate::ONE_SEAT, other, 0, true));
+    assert!(!set.is_waiting(first));
+    let second = id(set.start(ms(62), WorkEstimate::ONE_SEAT, other, 0, true));
+    set.advance(ms(90));
+    assert!(
+        set.is_waiting(second) && set.is_waiting(more),
+        "each flow has a request that computes"
+    );
+}
+
+#[test]
 fn a_level_without_queues_rejects_and_an_exempt_one_does_not() {
     let mut reject = QueueSet::new(ms(0), Queuing::Reject, 1, NEVER);
     let first = id(reject.start(ms(0), WorkEstimate::ONE_SEAT, 0, 0, ()));
