@@ -242,7 +242,7 @@ impl<T> QueueSet<T> {
         let used = SeatSeconds::of(f64::from(request.work.initial_seats), held);
         if let Some(index) = request.queue {
             let queue = self.queues.at(index);
-            queue.next_dispatch = queue.next_dispatch + used;
+            queue.next_dispatch += used;
             self.place(index);
         }
     }

@@ -37,6 +37,11 @@ pub struct Bounds {
     pub max_bytes: usize,
     /// Events younger than this are kept, up to `max_events` and `max_bytes`.
     pub window: Duration,
+    /// Memory in bytes above which only a burst is kept: events and snapshots younger than `burst_window`. Otherwise a
+    /// server would hold `max_bytes` of deleted objects for as long as the window after everything is over.
+    pub burst_bytes: usize,
+    /// See `burst_bytes`.
+    pub burst_window: Duration,
 }
 
 impl Default for Bounds {
@@ -47,6 +52,8 @@ impl Default for Bounds {
             max_events: 102_400,
             max_bytes: 64 << 20,
             window: Duration::from_secs(75),
+            burst_bytes: 12 << 20,
+            burst_window: Duration::from_secs(15),
         }
     }
 }
@@ -150,7 +157,12 @@ impl History {
         while let Some((at, event)) = self.events.front() {
             let many = self.events.len() > b.max_events;
             let above_minimum = self.events.len() > b.min_events || self.bytes > min_bytes;
-            let old = above_minimum && now.saturating_duration_since(*at) > b.window;
+            let window = if self.bytes + self.checkpoint_bytes > b.burst_bytes {
+                b.burst_window
+            } else {
+                b.window
+            };
+            let old = above_minimum && now.saturating_duration_since(*at) > window;
             let large = above_minimum && self.bytes + self.checkpoint_bytes > max_bytes;
             if !many && !old && !large {
                 break;
@@ -170,9 +182,12 @@ impl History {
         let mut left = max_bytes.saturating_sub(self.bytes + self.checkpoint_bytes);
         // Paging through a small resource continues even under memory pressure.
         left = left.max(MIN_PINNED_BYTES);
-        while let Some(pin) = self.pins.front()
-            && (now.saturating_duration_since(pin.since) > PIN_LIFETIME || self.pinned() > left)
-        {
+        while let Some(pin) = self.pins.front() {
+            let age = now.saturating_duration_since(pin.since);
+            let pinned = self.pinned();
+            if age <= PIN_LIFETIME && pinned <= left && (pinned <= b.burst_bytes || age <= b.burst_window) {
+                break;
+            }
             self.pins.pop_front();
         }
     }

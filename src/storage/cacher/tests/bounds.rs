@@ -47,6 +47,7 @@ fn history_keeps_its_time_window_and_a_minimum() {
         max_events: 1000,
         max_bytes: usize::MAX,
         window: Duration::from_secs(75),
+        ..Bounds::default()
     };
     let mut feed = Feed::new(Bounds::default());
     let start = Instant::now();
@@ -91,6 +92,33 @@ fn the_minimum_of_events_is_bounded_in_bytes() {
         events > 0 && bytes <= 20_000,
         "{events} events of {bytes} bytes are left"
     );
+}
+
+#[test]
+fn a_burst_of_large_events_is_not_kept_for_the_whole_window() {
+    let bounds = Bounds {
+        min_events: 2,
+        min_bytes: 2_000,
+        burst_bytes: 10_000,
+        ..Bounds::default()
+    };
+    let mut feed = Feed::new(bounds);
+    let now = Instant::now();
+    let mut history = History::new(bounds, Revision(1), vec![], now);
+    let state = Snapshot::new(vec![], Revision(1));
+    for _ in 0..200 {
+        history.push(now, feed.put("ns/a"), &state);
+    }
+    history.trim(now + bounds.burst_window, UNLIMITED);
+    assert_eq!(history.stats().0, 200, "a watcher may resume at any of them");
+    history.trim(now + bounds.burst_window + Duration::from_secs(1), UNLIMITED);
+    let (events, bytes, _) = history.stats();
+    assert!(
+        events > 10 && bytes <= 10_000,
+        "{events} events of {bytes} bytes are left"
+    );
+    history.trim(now + bounds.window, UNLIMITED);
+    assert_eq!(history.stats().0, events, "those are kept for the window");
 }
 
 #[test]
