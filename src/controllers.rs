@@ -22,6 +22,7 @@ pub(crate) mod loopback;
 mod namespace;
 mod namespaces;
 mod objects;
+mod policy_types;
 mod quota;
 mod root_ca;
 mod secrets;
@@ -152,6 +153,7 @@ fn start(selection: &Selection, term: &Term) {
         ("serviceaccount-controller", service_account::start),
         ("root-ca-certificate-publisher-controller", root_ca::start),
         ("clusterrole-aggregation-controller", aggregated_roles::start),
+        ("validatingadmissionpolicy-status-controller", policy_types::start),
     ];
     debug_assert_eq!(starts.len(), selection::NAMES.len(), "every name starts a loop");
     for (name, start) in starts {

@@ -12,6 +12,8 @@ mod identities;
 mod interrupted;
 #[path = "controllers/owners.rs"]
 mod owners;
+#[path = "controllers/policies.rs"]
+mod policies;
 #[path = "controllers/ranges.rs"]
 mod ranges;
 #[path = "controllers/real_manager.rs"]

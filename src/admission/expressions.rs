@@ -2,7 +2,8 @@
 //! (upstream: `admission/plugin/cel`).
 //!
 //! Entry points: [`Compiler`]; [`Case`], which evaluates a [`Subject`] under upstream's budgets; and [`Conditions`], the
-//! match conditions of a policy or a webhook. What a result means is left to the caller.
+//! match conditions of a policy or a webhook. What a result means is left to the caller. [`TypeChecker`] compiles where types
+//! are known.
 //!
 //! ```text
 //! Case::evaluate ──▶ attempt with a small budget ──▶ decide a check, repeat ──▶ attempt in the compute pool
@@ -12,10 +13,12 @@ mod conditions;
 mod environment;
 mod evaluation;
 mod inputs;
+mod typed;
 mod variables;
 
 pub(crate) use conditions::{Conditions, Judged};
 pub(crate) use environment::{Compiler, Expression, Returns};
 pub(crate) use evaluation::{Case, OUT_OF_BUDGET, OutOfBudget, Run, Subject};
 pub(crate) use inputs::{Checks, Inputs, namespace, own_check};
+pub(crate) use typed::TypeChecker;
 pub(crate) use variables::Variables;

@@ -4,7 +4,7 @@ use super::loopback::{Failure, Loopback};
 use crate::apimachinery::value::{Str, Value};
 use std::collections::HashSet;
 
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// A resource in the version that the server prefers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,6 +26,10 @@ pub(super) const NAMES: &[(&str, &str)] = &[
     ("serviceaccount-token-controller", "serviceaccount-token"),
     ("token-cleaner-controller", "tokencleaner"),
     ("ttl-after-finished-controller", "ttl-after-finished"),
+    (
+        "validatingadmissionpolicy-status-controller",
+        "validatingadmissionpolicy-status-controller",
+    ),
 ];
 
 /// The loops that `*` does not stand for, as upstream.

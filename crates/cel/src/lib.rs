@@ -68,10 +68,11 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: imbl::HashMap<Arc<str>, Schema>,
-    /// The variable that was declared first.
+    /// The variable that was declared first; none if estimates are not to know it.
     root: Option<Arc<str>>,
     types: Vec<Arc<ObjectType>>,
     constructs_objects: bool,
+    binds: bool,
 }
 
 /// A compiled expression.
@@ -137,6 +138,17 @@ impl Environment {
         self.constructs_objects = true;
     }
 
+    /// Lets expressions name a value: `cel.bind(gpu, device.attributes['gpu.example.com'], gpu.memory > gpu.used)`.
+    pub fn allow_binding(&mut self) {
+        self.binds = true;
+    }
+
+    /// Tells estimates that only what a variable has has a declared size. The rules of custom resources, which are estimated
+    /// without this, take the elements of a literal for the first variable.
+    pub fn forget_root(&mut self) {
+        self.root = None;
+    }
+
     /// Declares a type by its name, so that expressions can construct objects of it.
     pub fn declare_type(&mut self, of: Arc<ObjectType>) {
         self.types.retain(|t| t.name != of.name);
@@ -165,7 +177,7 @@ impl Environment {
     /// # Errors
     /// What is wrong with it.
     pub fn compile(&self, source: &str) -> Result<Program, Issues> {
-        let tree = parser::parse(source)?;
+        let tree = parser::parse(source, self.binds)?;
         let checked = checker::check(source, &tree.root, tree.ids, self)?;
         let estimate = estimate::estimate(&tree.root, &checked, self);
         let result = checked.types[tree.root.id].clone();
@@ -182,7 +194,7 @@ impl Environment {
 /// True if the expression selects the field from the variable by name: `claims.email`, `claims.?email` or `has(claims.email)`, but
 /// not `claims['email']`. False for what is no expression.
 pub fn selects(source: &str, variable: &str, field: &str) -> bool {
-    parser::parse(source).is_ok_and(|tree| tree.root.selects(variable, field))
+    parser::parse(source, false).is_ok_and(|tree| tree.root.selects(variable, field))
 }
 
 impl Program {

@@ -23,6 +23,9 @@ pub(crate) fn expand(p: &mut Parser<'_>, at: u32, mut call: Call) -> Result<Expa
         ("all" | "exists" | "exists_one" | "existsOne", 3) | ("transformList" | "transformMap", 3 | 4) => false,
         ("transformMapEntry", 3 | 4) => false,
         ("optMap" | "optFlatMap", 2) => return Ok(optional(p, at, target, call)),
+        ("bind", 3) if p.binds && matches!(&target.kind, Kind::Ident(name) if &**name == "cel") => {
+            return Ok(named(p, at, call));
+        }
         ("sortBy", 2) => return Ok(sort_by(p, at, target, call)),
         _ => {
             call.target = Some(target);
@@ -202,6 +205,18 @@ fn method(p: &mut Parser<'_>, at: u32, target: Expr, function: &str, args: Vec<E
         args,
     };
     p.node(at, Kind::Call(Box::new(call)))
+}
+
+/// `cel.bind(name, value, expression)`
+fn named(p: &mut Parser<'_>, at: u32, call: Call) -> Expanded {
+    let [name, value, result] = <[Expr; 3]>::try_from(call.args).expect("the count of arguments was checked");
+    match name.kind {
+        Kind::Ident(name) => Ok(bind(p, at, name, value, result)),
+        _ => Err((
+            name.at,
+            "cel.bind() variable names must be simple identifiers".to_owned(),
+        )),
+    }
 }
 
 /// `target.hasValue() ? optional.of(<with the value bound>) : optional.none()`

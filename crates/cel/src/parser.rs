@@ -53,7 +53,8 @@ pub(crate) struct Tree {
     pub ids: usize,
 }
 
-pub(crate) fn parse(source: &str) -> Result<Tree, Issues> {
+/// Parses an expression; `binds` says whether `cel.bind` is a macro.
+pub(crate) fn parse(source: &str, binds: bool) -> Result<Tree, Issues> {
     let chars: Vec<char> = source.chars().collect();
     if chars.len() > MAX_SIZE {
         let size = chars.len();
@@ -63,6 +64,7 @@ pub(crate) fn parse(source: &str) -> Result<Tree, Issues> {
     let (lexemes, mut errors) = Lexer::new(&chars).run();
     let mut parser = Parser {
         chars: &chars,
+        binds,
         lexemes,
         at: 0,
         depth: 0,
@@ -95,6 +97,7 @@ fn is_deep(e: &Expr, depth: usize) -> bool {
 
 pub(crate) struct Parser<'s> {
     chars: &'s [char],
+    pub binds: bool,
     lexemes: Vec<Lexeme>,
     at: usize,
     depth: usize,

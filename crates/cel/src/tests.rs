@@ -340,6 +340,18 @@ fn selected_fields_are_found_by_their_names() {
 }
 
 #[test]
+fn values_are_bound_to_names_where_it_is_allowed() {
+    let mut env = Environment::default();
+    let source = "cel.bind(x, 2 + 3, cel.bind(y, x * x, y - x)) == 20";
+    let refused = env.compile(source).expect_err("no macro, and no function").to_string();
+    assert!(refused.contains("undeclared reference to 'cel'"), "{refused}");
+    env.allow_binding();
+    let program = env.compile(source).expect("it is well typed");
+    let value = program.evaluate(&[], 1_000).value.expect("it evaluates");
+    assert_eq!(value.as_bool(), Some(true));
+}
+
+#[test]
 fn size_and_depth_are_limited() {
     let long = env().compile(&"a".repeat(100_001)).expect_err("too long").to_string();
     assert_eq!(
@@ -444,7 +456,7 @@ fn selects_of_unknown_values(source: &str, env: &Environment) -> bool {
         e.children(&mut |child| found = found || any(child, checked));
         found
     }
-    let tree = parser::parse(source).expect("it compiles");
+    let tree = parser::parse(source, false).expect("it compiles");
     let checked = checker::check(source, &tree.root, tree.ids, env).expect("it compiles");
     any(&tree.root, &checked)
 }

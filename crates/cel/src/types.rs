@@ -67,6 +67,8 @@ pub struct Schema {
     pub ty: Type,
     /// The elements of a list, or the values of a map.
     pub items: Option<Arc<Schema>>,
+    /// The keys of a map, if their sizes are known.
+    pub keys: Option<Arc<Schema>>,
     /// How many elements, characters or bytes a value has at most.
     pub max_size: u64,
     /// True if null is a value.
@@ -93,6 +95,7 @@ pub enum ListType {
 pub(crate) const ANY: Schema = Schema {
     ty: Type::Dyn,
     items: None,
+    keys: None,
     max_size: u64::MAX,
     nullable: true,
     list_type: ListType::Atomic,
@@ -185,6 +188,7 @@ impl Schema {
             ty,
             max_size,
             items: None,
+            keys: None,
             nullable: false,
             list_type: ListType::Atomic,
             escaped_key: false,
@@ -335,13 +339,15 @@ impl Schema {
 
     /// What is known about the keys of a map.
     pub(crate) fn key(&self) -> Option<&Self> {
-        matches!(self.ty, Type::Map(_)).then_some(&KEYS)
+        matches!(self.ty, Type::Map(_)).then(|| self.keys.as_deref().unwrap_or(&KEYS))
     }
 
     /// What is known about a field.
     pub(crate) fn member(&self, name: &str) -> Option<&Self> {
         match &self.ty {
             Type::Object(of) => of.field(name).map(|f| &f.schema),
+            // Such values have one size by any name: `device.attributes['gpu.example.com'].memory`.
+            Type::Map(of) if of.1 == Type::Any => self.item(),
             _ => None,
         }
     }
@@ -352,6 +358,9 @@ impl Type {
     pub const AUTHORIZER: Self = Self::Opaque("kubernetes.authorization.Authorizer");
     /// The type of a check of the requested resource; its values are made by `Val::resource_check`.
     pub const RESOURCE_CHECK: Self = Self::Opaque("kubernetes.authorization.ResourceCheck");
+
+    /// The type of quantities.
+    pub const QUANTITY: Self = Self::Opaque("kubernetes.Quantity");
 
     /// The name of the type of values, without what it is a list or map of.
     pub(crate) fn runtime_name(&self) -> &str {
@@ -372,6 +381,19 @@ impl Type {
             Self::Optional(_) => "optional_type",
             Self::Type(_) => "type",
             Self::Opaque(name) => name,
+        }
+    }
+
+    /// The name as cel-go's `Type.String` has it, which messages about the type of a result show. Messages of the checker show
+    /// shorter ones (`Display`).
+    pub fn full_name(&self) -> String {
+        match self {
+            Self::Any => "google.protobuf.Any".to_owned(),
+            Self::List(of) => format!("list({})", of.full_name()),
+            Self::Map(of) => format!("map({}, {})", of.0.full_name(), of.1.full_name()),
+            Self::Optional(of) => format!("optional_type({})", of.full_name()),
+            Self::Type(of) if **of != Self::Dyn => format!("type({})", of.full_name()),
+            other => other.runtime_name().to_owned(),
         }
     }
 

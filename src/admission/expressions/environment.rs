@@ -243,7 +243,7 @@ impl Compiler {
             (Returns::Configuration, _) => "Object",
             (Returns::Patch, _) => "list(JSONPatch)",
         };
-        let got = program.result_type().to_string();
+        let got = program.result_type().full_name();
         match got == expected {
             true => Ok(program),
             false => Err(format!("must evaluate to {expected} but got {got}")),

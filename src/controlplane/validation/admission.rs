@@ -207,6 +207,11 @@ mod tests {
             errors(json!({"matchConditions": [{"name": "a", "expression": " 1 "}]})),
             "webhooks[0].matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool but got int"
         );
+        let typed = errors(json!({"matchConditions": [{"name": "a", "expression": "[duration('1s')]"}]}));
+        assert!(
+            typed.ends_with("must evaluate to bool but got list(google.protobuf.Duration)"),
+            "{typed}"
+        );
         let unknown = errors(json!({"matchConditions": [{"name": "a", "expression": "params.x == variables.y"}]}));
         assert!(
             unknown.contains("compilation failed: ERROR: <input>:1:1: undeclared reference to 'params'")

@@ -1,12 +1,11 @@
 //! Validation of the resource.k8s.io kinds (upstream's `pkg/apis/resource/validation`). This file covers
 //! DeviceClasses, claims and templates, and helpers for `claim` (claim specs), `status` (claim status) and `slice`
-//! (ResourceSlices).
-//!
-//! CEL expressions are checked for their length only; they are not compiled here.
+//! (ResourceSlices) and `selectors` (CEL expressions that choose devices).
 
 mod capacity;
 mod claim;
 mod internal_form;
+mod selectors;
 mod slice;
 mod status;
 
@@ -18,14 +17,13 @@ use crate::apimachinery::validation::{c_identifier, dns1123_label, dns1123_subdo
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, required_choice, same};
 use internal_form::{CLAIM_SPEC, TEMPLATE_SPEC};
+use selectors::selectors;
 
 pub(crate) use slice::{slice, slice_update, slice_warnings};
 pub(crate) use status::claim_status;
 
 const MAX_REQUESTS: usize = 32;
 const MAX_CONFIGS: usize = 32;
-const MAX_SELECTORS: usize = 32;
-const MAX_EXPRESSION_LENGTH: usize = 10 * 1024;
 const MAX_PARAMETERS_LENGTH: usize = 10 * 1024;
 const MAX_IDENTIFIER_LENGTH: usize = 32;
 const MAX_POOL_LENGTH: usize = 253;
@@ -109,21 +107,6 @@ fn full_attribute_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
     if !text.contains('/') {
         let why = "a fully qualified name must be a domain and a name separated by a slash";
         out.push(FieldError::invalid(at, text, why));
-    }
-}
-
-/// Checks device selectors.
-fn selectors(out: &mut ErrorList, v: &Value, at: &FieldPath) {
-    for (i, s) in at_most(out, v, MAX_SELECTORS, at).iter().enumerate() {
-        let at = at.index(i).child("cel");
-        if s.get("cel").is_null() {
-            out.push(FieldError::required(&at, ""));
-        } else if s.str_at(&["cel", "expression"]).len() > MAX_EXPRESSION_LENGTH {
-            out.push(FieldError::too_long(
-                &at.child("expression"),
-                MAX_EXPRESSION_LENGTH as i64,
-            ));
-        }
     }
 }
 
@@ -275,19 +258,8 @@ pub(crate) fn class(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let of = v.get("spec");
     let kept = |key: &str| old.is_some_and(|o| same(o.at(&["spec", key]), of.get(key)));
-    if kept("selectors") {
-        // Unchanged expressions are not checked again: limits may have become stricter since they were stored.
-        for (i, s) in of.get("selectors").items().iter().enumerate() {
-            if s.get("cel").is_null() {
-                out.push(FieldError::required(
-                    &spec().child("selectors").index(i).child("cel"),
-                    "",
-                ));
-            }
-        }
-    } else {
-        selectors(&mut out, of.get("selectors"), &spec().child("selectors"));
-    }
+    // Unchanged expressions are compiled too, as upstream, which lets them use what new ones may not yet; see `selectors`.
+    selectors(&mut out, of.get("selectors"), &spec().child("selectors"));
     let at = spec().child("config");
     let stored = kept("config");
     for (i, c) in at_most(&mut out, of.get("config"), MAX_CONFIGS, &at).iter().enumerate() {

@@ -68,7 +68,7 @@ impl Reader {
             }
             "A" => Type::Param(0),
             "B" => Type::Param(1),
-            "Quantity" => Type::Opaque("kubernetes.Quantity"),
+            "Quantity" => Type::QUANTITY,
             "URL" => Type::Opaque("kubernetes.URL"),
             "Semver" => Type::Opaque("kubernetes.Semver"),
             "IP" => Type::Opaque("net.IP"),

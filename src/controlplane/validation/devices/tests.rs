@@ -119,6 +119,35 @@ fn class_errors_match_the_recordings() {
     );
 }
 
+#[test]
+fn selectors_of_classes_requests_and_alternatives_are_compiled() {
+    let selectors = json!([{"cel": {"expression": "1"}}]);
+    let why = "Invalid value: \"1\": must evaluate to bool or the unknown type, not int";
+
+    let of = json!({"spec": {"selectors": (selectors.clone())}});
+    let expected = format!("spec.selectors[0].cel.expression: {why}");
+    assert_eq!(aggregate(&class(&of, None)), expected);
+    assert_eq!(aggregate(&class(&of, Some(&of))), expected, "also if it is stored");
+
+    let request = json!({"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1, "selectors": (selectors)});
+    let exactly = json!({"requests": [{"name": "a", "exactly": (request.clone())}]});
+    let expected = format!("spec.devices.requests[0].exactly.selectors[0].cel.expression: {why}");
+    assert_eq!(wished(exactly.clone()), expected);
+    let made = json!({"spec": {"spec": {"devices": (exactly)}}});
+    assert_eq!(
+        aggregate(&template(&made)),
+        expected.replace("spec.devices", "spec.spec.devices")
+    );
+
+    let mut alternative = request;
+    alternative.set(&["name"], "b");
+    let expected = format!("spec.devices.requests[0].firstAvailable[0].selectors[0].cel.expression: {why}");
+    assert_eq!(
+        wished(json!({"requests": [{"name": "a", "firstAvailable": [(alternative)]}]})),
+        expected
+    );
+}
+
 fn published(spec: Value) -> String {
     let mut v = json!({"spec": {"driver": "d.io", "pool": {"name": "p", "resourceSliceCount": 1}}});
     for (k, x) in spec.as_object().unwrap().iter() {

@@ -1,0 +1,221 @@
+//! Which kinds a policy is checked against: those of the resources that its rules name, without wildcards.
+
+use crate::apimachinery::value::{Str, Value};
+use crate::controllers::discovery::AGGREGATED;
+use crate::controllers::loopback::{Failure, Loopback};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// After so many kinds of one rule, the rest of the policy is not looked at.
+const MAX_KINDS: usize = 10;
+
+/// A kind in a version, in upstream's order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Gvk {
+    pub group: Str,
+    pub version: Str,
+    pub kind: Str,
+}
+
+impl Gvk {
+    pub(super) fn new(group: &str, version: &str, kind: &str) -> Self {
+        Self {
+            group: group.into(),
+            version: version.into(),
+            kind: kind.into(),
+        }
+    }
+
+    /// The path of the OpenAPI document that describes it.
+    pub(super) fn document(&self) -> String {
+        match self.group.as_str() {
+            "" => format!("api/{}", self.version),
+            group => format!("apis/{group}/{}", self.version),
+        }
+    }
+}
+
+/// As Go prints it: `/v1, Kind=Pod`.
+impl fmt::Display for Gvk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
+    }
+}
+
+/// A resource in a version.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Served {
+    plural: Str,
+    singular: Str,
+    kind: Gvk,
+}
+
+/// Reads what is served now.
+///
+/// # Errors
+/// The gateway itself does not answer.
+pub(super) async fn discover(api: &Loopback) -> Result<Vec<Served>, Failure> {
+    let mut all = Vec::new();
+    for path in ["/api", "/apis"] {
+        add(&mut all, &api.accept(path, AGGREGATED).await?);
+    }
+    Ok(all)
+}
+
+fn add(all: &mut Vec<Served>, document: &Value) {
+    for group in document.get("items").items() {
+        let name = group.str_at(&["metadata", "name"]);
+        for version in group.get("versions").items() {
+            for resource in version.get("resources").items() {
+                let kind = resource.str_at(&["responseKind", "kind"]);
+                all.push(Served {
+                    plural: resource.str_at(&["resource"]).into(),
+                    singular: resource.str_at(&["singularResource"]).into(),
+                    kind: Gvk::new(name, version.str_at(&["version"]), kind),
+                });
+            }
+        }
+    }
+}
+
+/// The kind of a policy's parameters, if it has one.
+pub(super) fn of_params(policy: &Value) -> Option<Gvk> {
+    let params = policy.at(&["spec", "paramKind"]);
+    let api_version = params.str_at(&["apiVersion"]);
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    (!params.is_null()).then(|| Gvk::new(group, version, params.str_at(&["kind"])))
+}
+
+/// The kinds that a policy is checked against, in order.
+pub(super) fn to_check(policy: &Value, served: &[Served]) -> BTreeSet<Gvk> {
+    let mut kinds = BTreeSet::new();
+    for rule in policy.at(&["spec", "matchConstraints", "resourceRules"]).items() {
+        let list = |key: &str| -> Vec<&str> {
+            let mut all: Vec<&str> = rule.get(key).items().iter().filter_map(Value::as_str).collect();
+            all.sort_unstable();
+            all
+        };
+        let (groups, versions, resources) = (list("apiGroups"), list("apiVersions"), list("resources"));
+        if groups.iter().chain(&versions).any(|name| name.contains('*')) {
+            continue;
+        }
+        let mut count = 0;
+        for group in &groups {
+            for version in &versions {
+                for resource in resources.iter().filter(|r| !r.contains(['*', '/'])) {
+                    for kind in of_resource(served, group, version, &resource.to_lowercase()) {
+                        kinds.insert(kind.clone());
+                        count += 1;
+                        if count == MAX_KINDS {
+                            return kinds;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    kinds
+}
+
+/// The kinds of a resource. Upstream's RESTMapper takes the name of the core group for any group.
+fn of_resource<'a>(
+    served: &'a [Served],
+    group: &'a str,
+    version: &'a str,
+    resource: &'a str,
+) -> impl Iterator<Item = &'a Gvk> {
+    let is_meant = move |s: &&Served| {
+        (group.is_empty() || s.kind.group == group)
+            && s.kind.version == version
+            && (s.plural == resource || s.singular == resource)
+    };
+    served.iter().filter(is_meant).map(|s| &s.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn served() -> Vec<Served> {
+        let resource = |plural: &str, singular: &str, kind: &str| json!({"resource": plural, "singularResource": singular, "responseKind": {"group": "", "version": "v1", "kind": kind}});
+        let many: Vec<Value> = (0..12)
+            .map(|i| resource(&format!("k{i:02}s"), "", &format!("K{i:02}")))
+            .collect();
+        let document = json!({"items": [
+            {"metadata": {}, "versions": [{"version": "v1", "resources": [
+                (resource("pods", "pod", "Pod")), (resource("events", "event", "Event"))]}]},
+            {"metadata": {"name": "apps"}, "versions": [{"version": "v1", "resources": [
+                (resource("deployments", "deployment", "Deployment"))]}]},
+            {"metadata": {"name": "events.k8s.io"}, "versions": [{"version": "v1", "resources": [
+                (resource("events", "event", "Event"))]}]},
+            {"metadata": {"name": "many.io"}, "versions": [{"version": "v1", "resources": (many)}]}]});
+        let mut all = Vec::new();
+        add(&mut all, &document);
+        all
+    }
+
+    fn checked(rules: &[(&str, &str, &[&str])]) -> Vec<String> {
+        let rules: Vec<Value> = rules
+            .iter()
+            .map(|(group, version, resources)| {
+                let resources: Vec<Value> = resources.iter().map(|r| (*r).into()).collect();
+                json!({"apiGroups": [(*group)], "apiVersions": [(*version)], "resources": (resources)})
+            })
+            .collect();
+        let policy = json!({"spec": {"matchConstraints": {"resourceRules": (rules)}}});
+        to_check(&policy, &served()).iter().map(Gvk::to_string).collect()
+    }
+
+    #[test]
+    fn rules_are_checked_for_the_kinds_that_they_name() {
+        let of = |group, version, resource| checked(&[(group, version, &[resource])]);
+        assert_eq!(of("apps", "v1", "deployments"), ["apps/v1, Kind=Deployment"]);
+        assert_eq!(of("apps", "v1", "Deployment"), ["apps/v1, Kind=Deployment"]);
+        assert_eq!(
+            of("", "v1", "events"),
+            ["/v1, Kind=Event", "events.k8s.io/v1, Kind=Event"]
+        );
+        for nothing in [
+            ("*", "v1", "pods"),
+            ("apps", "*", "deployments"),
+            ("apps", "v1", "*"),
+            ("apps", "v1", "deployments/scale"),
+            ("apps", "v2", "deployments"),
+            ("apps", "v1", "pods"),
+        ] {
+            assert!(of(nothing.0, nothing.1, nothing.2).is_empty(), "{nothing:?}");
+        }
+        assert_eq!(
+            checked(&[
+                ("apps", "v1", &["deployments"]),
+                ("", "v1", &["pods"]),
+                ("*", "v1", &["pods"])
+            ]),
+            ["/v1, Kind=Pod", "apps/v1, Kind=Deployment"]
+        );
+    }
+
+    #[test]
+    fn ten_kinds_of_a_rule_end_the_search() {
+        let names: Vec<String> = (0..12).map(|i| format!("k{i:02}s")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let found = checked(&[("many.io", "v1", &names), ("", "v1", &["pods"])]);
+        assert_eq!(found.len(), 10);
+        assert_eq!(found[9], "many.io/v1, Kind=K09");
+    }
+
+    #[test]
+    fn parameters_have_the_kind_of_the_policy() {
+        let of = |params: Value| of_params(&json!({"spec": {"paramKind": (params)}})).map(|k| k.to_string());
+        assert_eq!(of(Value::Null), None);
+        assert_eq!(
+            of(json!({"apiVersion": "v1", "kind": "ConfigMap"})).as_deref(),
+            Some("/v1, Kind=ConfigMap")
+        );
+        assert_eq!(
+            of(json!({"apiVersion": "a.io/v2", "kind": "P"})).as_deref(),
+            Some("a.io/v2, Kind=P")
+        );
+    }
+}
