@@ -349,6 +349,22 @@ fn results_are_checked_in_upstreams_words() {
     }
 }
 
+#[test]
+fn the_documented_example_is_valid() {
+    let page = include_str!("../../../../docs/authentication.md");
+    let (_, example) = page.split_once("An example:\n\n").unwrap();
+    let lines: Vec<&str> = example.lines().map_while(|line| line.strip_prefix("    ")).collect();
+    let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
+    let config = Configuration::parse(&format!("{head}{}", lines.join("\n")), &[]).unwrap();
+    let claims = json!({"email": "j@x", "email_verified": true, "roles": "dev,ops", "tenant": "t"});
+    let user = claims::user(&config.issuers[0], &claims, Budget::quick()).unwrap();
+    assert_eq!(
+        (user.name.as_str(), user.groups.join(" ")),
+        ("j@x", "idp:dev idp:ops".into())
+    );
+    assert_eq!(user.extra["example.org/tenant"], ["t"]);
+}
+
 /// What upstream refuses although it is well-typed (`docs/wire/differences.md`).
 #[test]
 fn claims_are_a_map_like_any_other() {
