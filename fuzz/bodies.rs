@@ -273,6 +273,12 @@ pub(crate) const ALL: &[Body] = &[
         edge::authentication_config,
         &[
             "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: https://a\n    audiences: [x]\n  claimMappings:\n    username: {claim: sub, prefix: ''}\nanonymous: {enabled: true, conditions: [{path: /livez}]}\n",
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer: {url: https://a, audiences: [x]}\n\
+             \u{20} claimValidationRules:\n  - {expression: 'claims.?email_verified.orValue(false) == true', message: m}\n\
+             \u{20} claimMappings:\n    username: {expression: \"claims.email + ':' + string(claims.n)\"}\n\
+             \u{20}   groups: {expression: \"claims.groups.map(g, 'g:' + g)\"}\n    uid: {expression: claims.kubernetes__dot__io.pod.name}\n\
+             \u{20}   extra: [{key: example.org/a, valueExpression: \"[claims.sub, '']\"}]\n\
+             \u{20} userValidationRules: [{expression: \"user.extra['example.org/a'].size() == 1 && !('x' in user.groups)\"}]\n",
         ],
     ),
     (

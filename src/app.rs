@@ -146,7 +146,7 @@ async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
     let access = access::build(&options, &telemetry)?;
     let authorizer = access.authorizer.clone();
     let tasks = TaskGroup::new("gateway");
-    let authentication = authentication::build(&options, &port, &token_objects, &tasks, &telemetry)?;
+    let authentication = authentication::build(&options, &port, &token_objects, &compute, &tasks, &telemetry)?;
     let audit = audit::build(&options, &telemetry)?;
     let shared_trust = SharedTrust::open(&options, &stores, &port, &authentication.service_accounts);
     let lifecycle = Lifecycle::new();

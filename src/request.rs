@@ -7,6 +7,7 @@
 pub(crate) mod audit;
 pub(crate) mod body;
 pub(crate) mod context;
+pub(crate) mod go_url;
 pub(crate) mod handler;
 pub(crate) mod headers;
 pub(crate) mod info;

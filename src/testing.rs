@@ -31,7 +31,7 @@ pub mod audit {
 pub mod authn {
     pub use crate::authn::cache::TokenCache;
     pub use crate::authn::jwt::{PublicKey, Signer, Token, seconds, unverified_claims};
-    pub use crate::authn::oidc::Configuration;
+    pub use crate::authn::oidc::{Configuration, user_of_claims};
     pub use crate::authn::request_header::{stated, unescape_key};
     pub use crate::authn::x509::{common_name, user_of};
     pub use crate::authn::{RequestHeaderNames, X509};

@@ -14,7 +14,9 @@ use torana::apimachinery::patch::strategic;
 use torana::apimachinery::value::Value;
 use torana::sdk::authn::TokenFile;
 use torana::testing::audit::Policy;
-use torana::testing::authn::{Configuration, PublicKey, Token, seconds, unescape_key, unverified_claims};
+use torana::testing::authn::{
+    Configuration, PublicKey, Token, seconds, unescape_key, unverified_claims, user_of_claims,
+};
 use torana::testing::endpoints::clauses;
 use torana::testing::pki::CaPool;
 use torana::testing::request::RequestInfo;
@@ -197,12 +199,19 @@ pub(crate) fn keys(data: &[u8]) {
     let _ = PublicKey::from_pem(data);
 }
 
-/// `AuthenticationConfiguration` files: an accepted issuer has an https URL and an audience.
+/// `AuthenticationConfiguration` files: an accepted issuer has an https URL and an audience. Claims map to a user with a name, or are
+/// refused.
 pub(crate) fn authentication_config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(config) = Configuration::parse(text, &["https://kubernetes".to_owned()]) {
         for issuer in config.issuers {
             assert!(issuer.url.to_ascii_lowercase().starts_with("https://") && !issuer.audiences.is_empty());
+            let claims = torana::json!({
+                "sub": "jane", "email": "j@x", "email_verified": true, "jti": "7", "n": 3, "groups": ["a", "", "b"], "nothing": null,
+                "kubernetes.io": {"pod": {"name": "p"}, "mixed": ["a", 1, {"b": 2.5}]}});
+            if let Ok(user) = user_of_claims(&issuer, &claims) {
+                assert!(!user.name.is_empty() && user.extra.values().all(|values| !values.is_empty()));
+            }
         }
     }
 }

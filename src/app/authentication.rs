@@ -19,6 +19,7 @@ use crate::client::ClientConfig;
 use crate::request::ClientCaSource;
 use crate::request::headers::IdentityHeaders;
 use crate::tasks::TaskGroup;
+use crate::tasks::compute::ComputePool;
 use crate::telemetry::Telemetry;
 use crate::telemetry::authentication::TokenCacheMetrics;
 use http::HeaderName;
@@ -52,6 +53,7 @@ pub(crate) fn build(
     options: &CompletedOptions,
     port: &Port,
     token_objects: &Arc<TokenObjects>,
+    compute: &ComputePool,
     tasks: &TaskGroup,
     telemetry: &Telemetry,
 ) -> Result<Authentication, Error> {
@@ -88,7 +90,7 @@ pub(crate) fn build(
         let bootstrap = BootstrapTokens::new(token_objects.clone(), system_clock());
         kinds.push(Arc::new(WithServerAudiences::new(bootstrap, audiences.clone())));
     }
-    let providers = identity_providers::build(options, tasks, telemetry)?;
+    let providers = identity_providers::build(options, compute, tasks, telemetry)?;
     kinds.push(Arc::new(WithServerAudiences::new(providers.tokens, audiences.clone())));
     if let Some(webhook) = &o.webhook {
         const FLAG: &str = "authentication-token-webhook-config-file";

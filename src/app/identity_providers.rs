@@ -7,7 +7,8 @@ use crate::authn::oidc::configuration::{AnonymousConfig, JwtIssuer};
 use crate::authn::oidc::{JwtAuthenticators, discover};
 use crate::authn::service_account::system_clock;
 use crate::cli::CompletedOptions;
-use crate::cli::complete::read_authentication_config;
+use crate::cli::complete::{parse_authentication_config, read_authentication_config};
+use crate::tasks::compute::{ComputePool, Flow};
 use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
 use crate::telemetry::authentication::ReloadMetrics;
@@ -29,12 +30,13 @@ pub(crate) struct IdentityProviders {
     pub anonymous: Option<AnonymousConfig>,
 }
 
-/// Builds the authenticator. Discovery of providers and the reload of the file run in `tasks`.
+/// Builds the authenticator. Discovery of providers and the reload of the file run in `tasks`, expensive expressions on `compute`.
 ///
 /// # Errors
 /// A file that cannot be used.
 pub(crate) fn build(
     options: &CompletedOptions,
+    compute: &ComputePool,
     tasks: &TaskGroup,
     telemetry: &Telemetry,
 ) -> Result<IdentityProviders, Error> {
@@ -56,14 +58,16 @@ pub(crate) fn build(
         anonymous = config.anonymous;
     }
     let set = discover(&issuers, tasks).map_err(|e| Error::other(format!("identity provider {e}")))?;
-    let authenticators = Arc::new(JwtAuthenticators::new(set, system_clock()));
+    let authenticators = Arc::new(JwtAuthenticators::new(set, system_clock()).with_pool(compute.clone()));
     if let Some(path) = &o.config_file {
         let follower = Follower {
             path: path.clone(),
+            in_force: None,
             service_accounts: service_accounts.clone(),
             issuers,
             anonymous: anonymous.clone(),
             authenticators: authenticators.clone(),
+            compute: compute.clone(),
             tasks: tasks.clone(),
             metrics: ReloadMetrics::new(telemetry.registry(), server_id(options)),
         };
@@ -82,6 +86,7 @@ fn server_id(options: &CompletedOptions) -> String {
     format!("sha256:{}", hex(digest.as_ref()))
 }
 
+#[derive(Debug)]
 enum Failure {
     /// Permanent until the file changes.
     Text(String),
@@ -91,17 +96,20 @@ enum Failure {
 
 struct Follower {
     path: PathBuf,
+    /// The content of the file that was applied last, so that an unchanged file is not compiled again.
+    in_force: Option<Vec<u8>>,
     service_accounts: Vec<String>,
     issuers: Vec<JwtIssuer>,
     anonymous: Option<AnonymousConfig>,
     authenticators: Arc<JwtAuthenticators>,
+    compute: ComputePool,
     tasks: TaskGroup,
     metrics: ReloadMetrics,
 }
 
 impl Follower {
     async fn follow(mut self, stop: Signal) {
-        // The content that failed, so that it is tried and reported only once.
+        // What failed, so that it is tried and reported only once.
         let mut refused = None;
         loop {
             // Biased towards stopping.
@@ -110,26 +118,31 @@ impl Follower {
                 () = stop.wait() => return,
                 () = tokio::time::sleep(CHECK_INTERVAL) => {}
             }
-            let text = std::fs::read(&self.path).unwrap_or_default();
-            if refused.as_ref() == Some(&text) {
+            let read = std::fs::read(&self.path).map_err(|e| format!("cannot read {}: {e}", self.path.display()));
+            if refused.as_ref() == Some(&read) {
+                continue;
+            }
+            if read.as_ref().ok() == self.in_force.as_ref() && self.in_force.is_some() {
+                refused = None;
                 continue;
             }
             let changed = tokio::select! {
                 biased;
                 () = stop.wait() => return,
-                changed = self.check() => changed,
+                changed = self.check(&read) => changed,
             };
             match changed {
-                Ok(false) => refused = None,
-                Ok(true) => {
-                    tracing::info!(file = %self.path.display(), "authentication configuration reloaded");
-                    self.metrics.reloaded(true);
-                    refused = None;
+                Ok(changed) => {
+                    if changed {
+                        tracing::info!(file = %self.path.display(), "authentication configuration reloaded");
+                        self.metrics.reloaded(true);
+                    }
+                    (self.in_force, refused) = (read.ok(), None);
                 }
                 Err(failure) => {
                     let error = match failure {
                         Failure::Text(error) => {
-                            refused = Some(text);
+                            refused = Some(read);
                             error
                         }
                         Failure::Providers => {
@@ -143,8 +156,14 @@ impl Follower {
         }
     }
 
-    async fn check(&mut self) -> Result<bool, Failure> {
-        let config = read_authentication_config(&self.path, &self.service_accounts);
+    /// Applies the content of the file. False if it is what is in force.
+    async fn check(&mut self, read: &Result<Vec<u8>, String>) -> Result<bool, Failure> {
+        let text = read.clone().map_err(Failure::Text)?;
+        let (path, service_accounts) = (self.path.clone(), self.service_accounts.clone());
+        // Expressions are compiled, which may take a while.
+        let parsed = async move { parse_authentication_config(&path, text, &service_accounts) };
+        let parsed = self.compute.run(Flow::System, 0, parsed).await;
+        let config = parsed.map_err(|_| Failure::Text("the server is too busy to compile it".to_owned()))?;
         let config = config.map_err(|e| Failure::Text(e.to_string()))?;
         if config.anonymous != self.anonymous {
             let why = "anonymous: Forbidden: changed from initial configuration file";
@@ -164,5 +183,80 @@ impl Follower {
         self.authenticators.replace(set);
         self.issuers = config.issuers;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authn::oidc::Configuration;
+    use crate::authn::{PresentedToken, TokenAuthenticator};
+    use crate::tasks::compute::Config;
+
+    fn file(jwt: &str) -> Vec<u8> {
+        format!("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt: [{jwt}]\n")
+            .into_bytes()
+    }
+
+    /// A provider that cannot be discovered.
+    fn provider(name: &str) -> String {
+        format!(
+            "{{issuer: {{url: 'https://localhost:1', audiences: [a]}}, claimMappings: {{username: {{expression: \"{name}\"}}}}}}"
+        )
+    }
+
+    #[tokio::test]
+    async fn a_file_whose_expressions_do_not_compile_leaves_the_previous_configuration_in_force() {
+        let (tasks, telemetry) = (TaskGroup::new("test"), Telemetry::new());
+        let text = String::from_utf8(file(&provider("claims.sub"))).unwrap();
+        let issuers = Configuration::parse(&text, &[]).unwrap().issuers;
+        let set = discover(&issuers, &tasks).unwrap();
+        let authenticators = Arc::new(JwtAuthenticators::new(set, system_clock()));
+        let mut follower = Follower {
+            path: PathBuf::from("f"),
+            in_force: None,
+            service_accounts: Vec::new(),
+            issuers,
+            anonymous: None,
+            authenticators: authenticators.clone(),
+            compute: ComputePool::start(Config::default(), telemetry.compute.clone()).unwrap(),
+            tasks,
+            metrics: ReloadMetrics::new(telemetry.registry(), "sha256:x".to_owned()),
+        };
+        // `{"iss":"https://localhost:1"}`
+        let token = "e30.eyJpc3MiOiJodHRwczovL2xvY2FsaG9zdDoxIn0.AA";
+        let trusted = || async {
+            let presented = PresentedToken { token, audiences: &[] };
+            authenticators.authenticate_token(presented).await.is_err()
+        };
+        assert!(trusted().await, "the provider is known, but not discovered yet");
+        assert!(matches!(
+            follower.check(&Ok(text.clone().into_bytes())).await,
+            Ok(false)
+        ));
+        for (text, why) in [
+            (
+                Ok(file(&provider("claims.sub +"))),
+                "compilation failed: ERROR: <input>:1:13: Syntax error",
+            ),
+            (
+                Ok(file(&provider("claims.email"))),
+                "claims.email_verified must be used",
+            ),
+            (
+                Ok(text.replace("jwt:", "anonymous: {enabled: true}\njwt:").into_bytes()),
+                "changed from initial",
+            ),
+            (Err("cannot read f".to_owned()), "cannot read f"),
+        ] {
+            let told = follower.check(&text).await;
+            assert!(
+                matches!(&told, Err(Failure::Text(told)) if told.contains(why)),
+                "{told:?}"
+            );
+            assert!(trusted().await);
+        }
+        assert!(matches!(follower.check(&Ok(file(""))).await, Ok(true)));
+        assert!(!trusted().await, "it has been replaced");
     }
 }

@@ -149,6 +149,8 @@ fn check_ca(flag: &str, path: Option<&PathBuf>) -> Result<Option<CaPool>, UsageE
     Ok(Some(pool))
 }
 
+const AUTHENTICATION_CONFIG: &str = "authentication-config";
+
 /// Reads an `--authentication-config` file.
 ///
 /// # Errors
@@ -157,10 +159,22 @@ pub(crate) fn read_authentication_config(
     path: &Path,
     service_accounts: &[String],
 ) -> Result<Configuration, UsageError> {
-    let flag = "authentication-config";
-    let text =
-        String::from_utf8(read(flag, path)?).map_err(|e| usage_error(flag, format!("{}: {e}", path.display())))?;
-    Configuration::parse(&text, service_accounts).map_err(|e| usage_error(flag, format!("{}: {e}", path.display())))
+    let text = read(AUTHENTICATION_CONFIG, path)?;
+    parse_authentication_config(path, text, service_accounts)
+}
+
+/// Parses the content of an `--authentication-config` file.
+///
+/// # Errors
+/// As those of [`read_authentication_config`].
+pub(crate) fn parse_authentication_config(
+    path: &Path,
+    text: Vec<u8>,
+    service_accounts: &[String],
+) -> Result<Configuration, UsageError> {
+    let error = |e: &dyn Display| usage_error(AUTHENTICATION_CONFIG, format!("{}: {e}", path.display()));
+    let text = String::from_utf8(text).map_err(|e| error(&e))?;
+    Configuration::parse(&text, service_accounts).map_err(|e| error(&e))
 }
 
 /// The address of the interface of the default route. Connecting a UDP socket sends nothing.

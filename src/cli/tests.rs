@@ -1,5 +1,6 @@
 use super::options::SniFiles;
 use super::*;
+use crate::authn::oidc::{Mapping, Prefixed};
 use crate::authz::config::{AuthorizerConfig, Mode};
 use crate::serving::TlsVersion;
 use std::time::Duration;
@@ -509,7 +510,11 @@ fn oidc_flags_and_authentication_config_are_exclusive() {
         "--oidc-required-claim=a=b",
     ]);
     let issuer = options.authentication.oidc.unwrap().issuer;
-    assert_eq!(issuer.username.prefix, "https://idp#");
+    let name = Prefixed {
+        claim: "sub".to_owned(),
+        prefix: "https://idp#".to_owned(),
+    };
+    assert_eq!(issuer.username, Mapping::Claim(name));
     assert_eq!(issuer.required, [("a".to_owned(), "b".to_owned())]);
     assert_eq!(issuer.algorithms.len(), 1);
     for (flags, part) in [

@@ -2,7 +2,7 @@
 //! `apimachinery/pkg/util/proxy/transport.go`. Entry point: [`Links::rewritten`].
 
 use super::url;
-use crate::request::percent;
+use crate::request::go_url::is_scheme;
 
 /// How the links of one response are rewritten.
 #[derive(Clone, Debug)]
@@ -101,49 +101,6 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The error of Go's `url.Parse` for this link, if any.
-pub(crate) fn go_parse_error(link: &str) -> Option<String> {
-    let about = |why: String| Some(format!("parse {}: {why}", crate::apimachinery::field::quote(link)));
-    let (head, fragment) = link.split_once('#').unwrap_or((link, ""));
-    let head = head.split('?').next().unwrap_or("");
-    let rest = match head.split_once(':') {
-        Some(("", _)) => return about("missing protocol scheme".to_owned()),
-        Some((scheme, rest)) if is_scheme(scheme) => rest,
-        Some((first, _)) if !first.contains('/') => {
-            return about("first path segment in URL cannot contain colon".to_owned());
-        }
-        _ => head,
-    };
-    let (host, path) = match rest.strip_prefix("//") {
-        Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
-        None => ("", rest),
-    };
-    let host = host.rsplit('@').next().unwrap_or("");
-    if let Some((_, port)) = host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'))
-        && !port.bytes().all(|b| b.is_ascii_digit())
-    {
-        return about(format!(
-            "invalid port {} after host",
-            crate::apimachinery::field::quote(&format!(":{port}"))
-        ));
-    }
-    for part in [path, fragment] {
-        if let Some(escape) = percent::malformed_escape(part) {
-            return about(format!(
-                "invalid URL escape {}",
-                crate::apimachinery::field::quote(escape)
-            ));
-        }
-    }
-    None
-}
-
-fn is_scheme(s: &str) -> bool {
-    s.starts_with(|c: char| c.is_ascii_alphabetic())
-        && s.bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,27 +123,6 @@ mod tests {
             "/%zz",
         ] {
             assert_eq!(of(left), None, "{left}");
-        }
-    }
-
-    #[test]
-    fn invalid_links_are_reported_in_gos_wording() {
-        for (link, why) in [
-            ("/%zz", Some("parse \"/%zz\": invalid URL escape \"%zz\"")),
-            (":x", Some("parse \":x\": missing protocol scheme")),
-            (
-                "1:x",
-                Some("parse \"1:x\": first path segment in URL cannot contain colon"),
-            ),
-            (
-                "http://h:x/",
-                Some("parse \"http://h:x/\": invalid port \":x\" after host"),
-            ),
-            ("https://[::1]:443/a%20b?%zz#c", None),
-            ("a/b:c", None),
-            ("mailto:a@b", None),
-        ] {
-            assert_eq!(go_parse_error(link).as_deref(), why, "{link}");
         }
     }
 

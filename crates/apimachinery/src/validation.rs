@@ -11,7 +11,7 @@ pub mod objects;
 
 pub use meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 pub use net::{cidr, ip, parse_ip};
-pub use objects::validate_conditions;
+pub use objects::{domain_prefixed_path, validate_conditions};
 
 use crate::interrupt::pause;
 

@@ -16,7 +16,7 @@ use crate::apimachinery::status::Status;
 use crate::proxy::headers::Special;
 use crate::proxy::hops::{HOPS, InFlightGuard};
 use crate::proxy::html::{self, Encoding};
-use crate::proxy::links::{self, Links};
+use crate::proxy::links::Links;
 use crate::proxy::policy::ProxyPolicy;
 use crate::proxy::target::Timeouts;
 use crate::proxy::transport::{BackendBody, Outgoing, SendError, Transport};
@@ -24,7 +24,7 @@ use crate::proxy::tunnel::{self, ClientSide};
 use crate::proxy::{headers, url};
 use crate::request::{
     Authorized, Body, FromBackend, InformationalSender, NotInRequestMetrics, Request, RequestContext, RequestInfo,
-    Response, ResponseFuture, UnprotectedHandler, UserInfo,
+    Response, ResponseFuture, UnprotectedHandler, UserInfo, go_url,
 };
 use crate::server::respond;
 use crate::tasks::TaskGroup;
@@ -369,7 +369,7 @@ impl ProxyShared {
         let location = location.filter(|l| !l.is_empty());
         let has_location = location.is_some();
         if let Some(location) = location {
-            if let Some(why) = location.to_str().ok().and_then(links::go_parse_error) {
+            if let Some(why) = location.to_str().ok().and_then(go_url::parse_error) {
                 let why = format!("Internal error occurred: error trying to parse Location header: {why}");
                 return responses::error(StatusCode::SERVICE_UNAVAILABLE, &why);
             }

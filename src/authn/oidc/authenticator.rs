@@ -1,7 +1,8 @@
 //! Verification of tokens against the configured providers. Entry point: [`JwtAuthenticators`].
 
 use super::claims;
-use super::configuration::JwtIssuer;
+use super::configuration::{JwtIssuer, Mapping};
+use super::expressions::{Budget, Failure};
 use super::provider::Provider;
 use crate::apimachinery::field::quote;
 use crate::apimachinery::time;
@@ -10,7 +11,9 @@ use crate::authn::jwt::{self, Token, seconds};
 use crate::authn::service_account::Clock;
 use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::client::FetchError;
+use crate::request::UserInfo;
 use crate::tasks::TaskGroup;
+use crate::tasks::compute::{self, ComputePool};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -18,10 +21,12 @@ use std::sync::Arc;
 /// Tolerance for `nbf` in seconds, for providers whose clock is ahead. `exp` has no tolerance, as in upstream's
 /// go-oidc.
 const NOT_BEFORE_LEEWAY: i64 = 300;
+/// About what the evaluation of a provider's expressions allocates: its cost bounds the sizes of what it makes.
+const MEMORY: usize = 16 << 20;
 
 /// One provider with its token rules.
 struct JwtAuthenticator {
-    issuer: JwtIssuer,
+    issuer: Arc<JwtIssuer>,
     provider: Arc<Provider>,
 }
 
@@ -80,6 +85,7 @@ pub(super) fn set(providers: Vec<(JwtIssuer, Provider)>, tasks: &TaskGroup) -> J
                 () = discovered.discover() => {}
             }
         });
+        let issuer = Arc::new(issuer);
         JwtAuthenticator { issuer, provider }
     };
     JwtAuthenticatorSet(Arc::new(providers.into_iter().map(start).collect()))
@@ -89,6 +95,7 @@ pub(super) fn set(providers: Vec<(JwtIssuer, Provider)>, tasks: &TaskGroup) -> J
 pub(crate) struct JwtAuthenticators {
     set: ArcSwap<JwtAuthenticatorSet>,
     clock: Clock,
+    pool: Option<ComputePool>,
 }
 
 impl JwtAuthenticators {
@@ -97,7 +104,15 @@ impl JwtAuthenticators {
         Self {
             set: ArcSwap::from_pointee(set),
             clock,
+            pool: None,
         }
+    }
+
+    /// Evaluates expensive expressions on this pool. Requests get to one of their own only after they are authenticated.
+    #[must_use]
+    pub(crate) fn with_pool(mut self, pool: ComputePool) -> Self {
+        self.pool = Some(pool);
+        self
     }
 
     /// Replaces the trusted providers.
@@ -121,10 +136,12 @@ impl TokenAuthenticator for JwtAuthenticators {
         };
         // Issuer URLs are unique within a configuration, so the first match is the only one.
         let named = unverified.str_at(&["iss"]);
-        match set.0.iter().find(|a| a.issuer.url == named) {
-            Some(authenticator) => authenticator.validate(presented.token, (self.clock)()).await.map(Some),
-            None => Ok(None),
-        }
+        let Some(authenticator) = set.0.iter().find(|a| a.issuer.url == named) else {
+            return Ok(None);
+        };
+        let claims = authenticator.verify(presented.token, (self.clock)()).await?;
+        let user = authenticator.user(claims, self.pool.as_ref()).await?;
+        Ok(Some(TokenUser::from(Arc::new(user))))
     }
 }
 
@@ -133,7 +150,8 @@ fn unverified(why: impl std::fmt::Display) -> AuthenticationError {
 }
 
 impl JwtAuthenticator {
-    async fn validate(&self, text: &str, now: i64) -> Result<TokenUser, AuthenticationError> {
+    /// The claims of the token.
+    async fn verify(&self, text: &str, now: i64) -> Result<Value, AuthenticationError> {
         if !self.provider.is_ready() {
             return Err(AuthenticationError::new("oidc: authenticator not initialized"));
         }
@@ -146,7 +164,31 @@ impl JwtAuthenticator {
             )));
         }
         self.provider.verify(&token).await.map_err(unverified)?;
-        Ok(TokenUser::from(Arc::new(claims::user(&self.issuer, &token.claims)?)))
+        Ok(token.claims)
+    }
+
+    /// The user that verified claims map to. Cheap expressions are evaluated in place; where that does not suffice, all of them are
+    /// evaluated again on the compute pool, each up to upstream's limit.
+    async fn user(&self, claims: Value, pool: Option<&ComputePool>) -> Result<UserInfo, AuthenticationError> {
+        let mapped = match claims::user(&self.issuer, &claims, Budget::quick()) {
+            Err(Failure::Costly) => {
+                let issuer = self.issuer.clone();
+                let work = async move { claims::user(&issuer, &claims, Budget::full()) };
+                // A TokenReview is a request that has its pool, and possibly a job there, already.
+                let mapped = match pool.filter(|_| compute::current().is_none()) {
+                    Some(pool) => pool.run(pool.flow(&self.issuer.url), MEMORY, work).await,
+                    None => compute::offload(MEMORY, work).await,
+                };
+                mapped.unwrap_or(Err(Failure::Costly))
+            }
+            mapped => mapped,
+        };
+        mapped.map_err(|failure| match failure {
+            Failure::Refused(why) => AuthenticationError(why),
+            Failure::Costly => {
+                AuthenticationError::new("oidc: the server is too busy to evaluate expressions on claims")
+            }
+        })
     }
 
     /// Checks issuer, audience and times. Cheaper than the signature, hence first; success means nothing until the
@@ -189,7 +231,9 @@ impl JwtAuthenticator {
 /// Rejects tokens whose groups are a distributed claim (`_claim_names`), because those are not fetched. Accepting such
 /// a user with missing groups could bypass a rule that denies by group.
 fn distributed(claims: &Value, issuer: &JwtIssuer) -> Result<(), AuthenticationError> {
-    let Some(groups) = &issuer.groups else { return Ok(()) };
+    let Some(Mapping::Claim(groups)) = &issuer.groups else {
+        return Ok(());
+    };
     if claims.get(&groups.claim).is_null() && !claims.at(&["_claim_names", &groups.claim]).is_null() {
         return Err(AuthenticationError::new(
             "oidc: distributed claims are not resolved; put the groups into the token",

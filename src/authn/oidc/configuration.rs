@@ -1,6 +1,11 @@
-//! Strict parser of `AuthenticationConfiguration` (apiserver.config.k8s.io). Unknown fields and CEL expressions are
-//! errors rather than ignored. Validation messages are upstream's.
+//! Strict parser of `AuthenticationConfiguration` (apiserver.config.k8s.io). Unknown fields are errors rather than ignored.
+//! Validation, its order and its messages are upstream's (`apiserver/pkg/apis/apiserver/validation`): `issuer` has the `issuer` of a
+//! provider, `rules` the rules and mappings with their expressions.
 
+mod issuer;
+mod rules;
+
+use super::expressions::Expression;
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};
 use crate::apimachinery::value::Value;
@@ -18,6 +23,24 @@ pub struct Prefixed {
     pub prefix: String,
 }
 
+/// Where an attribute of the user comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mapping {
+    /// A claim.
+    Claim(Prefixed),
+    /// An expression on the claims.
+    Expression(Expression),
+}
+
+/// A condition that must hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The condition.
+    pub expression: Expression,
+    /// What the error says where it does not hold; may be empty.
+    pub message: String,
+}
+
 /// An identity provider and how its claims map to a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtIssuer {
@@ -31,12 +54,18 @@ pub struct JwtIssuer {
     pub audiences: Vec<String>,
     /// Claims that must be present with the given value.
     pub required: Vec<(String, String)>,
+    /// Conditions on the claims.
+    pub claim_rules: Vec<Rule>,
     /// Maps to the user name.
-    pub username: Prefixed,
+    pub username: Mapping,
     /// Maps to the groups.
-    pub groups: Option<Prefixed>,
-    /// The claim that holds the user's uid.
-    pub uid: Option<String>,
+    pub groups: Option<Mapping>,
+    /// Maps to the user's uid. A claim has no prefix.
+    pub uid: Option<Mapping>,
+    /// Keys of the user's extra information, and the expressions on the claims whose results are its values.
+    pub extra: Vec<(String, Expression)>,
+    /// Conditions on the resulting user.
+    pub user_rules: Vec<Rule>,
     /// Accepted signature algorithms.
     pub algorithms: Vec<Algorithm>,
 }
@@ -85,14 +114,6 @@ pub enum Error {
         /// The type, with its article.
         expected: &'static str,
     },
-    /// An expression, which is not evaluated.
-    #[error("{line}{path}: CEL expressions are not evaluated in this release; use a claim instead, or leave it out")]
-    Expression {
-        /// The first line of the file with that key, as `line 3: `; empty if there is none.
-        line: String,
-        /// The field.
-        path: String,
-    },
     /// An issuer that is reached through an egress selector.
     #[error("{0}.egressSelectorType: there are no egress selectors in this release")]
     EgressSelector(String),
@@ -126,7 +147,6 @@ impl Configuration {
             return Err(Error::ApiVersion(versions.join(", ")));
         }
         let mut reader = Reader {
-            text,
             service_accounts,
             unknown: Vec::new(),
             errors: ErrorList::new(),
@@ -143,7 +163,6 @@ impl Configuration {
 }
 
 struct Reader<'a> {
-    text: &'a str,
     service_accounts: &'a [String],
     unknown: Vec<String>,
     errors: ErrorList,
@@ -185,31 +204,10 @@ impl Reader<'_> {
         }
     }
 
-    /// Rejects a CEL expression. The message names the first line of the file with that key.
-    fn no_expression(&self, v: &Value, field: &str, path: &str) -> Result<(), Error> {
-        let value = v.get(field);
-        if value.is_null() || value.as_str() == Some("") {
-            return Ok(());
-        }
-        let starts = |line: &str| {
-            let line = line.trim_start_matches([' ', '\t', '-', '{', ',']);
-            let rest = line.trim_start_matches(['"', '\'']).strip_prefix(field);
-            rest.is_some_and(|r| r.trim_start_matches(['"', '\'']).trim_start().starts_with(':'))
-        };
-        let line = self.text.lines().position(starts);
-        Err(Error::Expression {
-            line: line.map_or_else(String::new, |n| format!("line {}: ", n + 1)),
-            path: format!("{path}.{field}"),
-        })
-    }
-
     fn document(&mut self, doc: &Value) -> Result<Configuration, Error> {
         self.known(doc, "", &["apiVersion", "kind", "jwt", "anonymous"])?;
         let jwt = self.list(doc, "jwt", "")?;
         let at = FieldPath::new("jwt");
-        if jwt.len() > MAX_ISSUERS {
-            self.errors.push(FieldError::too_many(&at, jwt.len(), MAX_ISSUERS));
-        }
         let mut issuers: Vec<JwtIssuer> = Vec::new();
         for (i, entry) in jwt.iter().enumerate() {
             let issuer = self.issuer(entry, &at.index(i))?;
@@ -227,6 +225,11 @@ impl Reader<'_> {
             issuers.push(issuer);
         }
         let anonymous = self.anonymous(doc.get("anonymous"))?;
+        if jwt.len() > MAX_ISSUERS {
+            // Upstream then looks at nothing else.
+            self.errors = ErrorList::new();
+            self.errors.push(FieldError::too_many(&at, jwt.len(), MAX_ISSUERS));
+        }
         Ok(Configuration { issuers, anonymous })
     }
 
@@ -259,201 +262,30 @@ impl Reader<'_> {
     }
 
     fn issuer(&mut self, v: &Value, at: &FieldPath) -> Result<JwtIssuer, Error> {
-        let path = at.as_str().to_owned();
         let fields = ["issuer", "claimValidationRules", "claimMappings", "userValidationRules"];
-        self.known(v, &path, &fields)?;
-        let issuer = v.get("issuer");
-        let in_issuer = format!("{path}.issuer");
-        self.known(
-            issuer,
-            &in_issuer,
-            &[
-                "url",
-                "discoveryURL",
-                "certificateAuthority",
-                "audiences",
-                "audienceMatchPolicy",
-                "egressSelectorType",
-            ],
-        )?;
-        let url = self.text(issuer, "url", &in_issuer)?;
-        let discovery = self.text(issuer, "discoveryURL", &in_issuer)?;
-        let ca = self.text(issuer, "certificateAuthority", &in_issuer)?;
-        if !self.text(issuer, "egressSelectorType", &in_issuer)?.is_empty() {
-            return Err(Error::EgressSelector(in_issuer));
-        }
-        let at_issuer = at.child("issuer");
-        self.urls(&url, &discovery, &at_issuer);
-        let audiences = self.audiences(issuer, &at_issuer)?;
-        for (i, rule) in self.list(v, "userValidationRules", &path)?.iter().enumerate() {
-            let path = format!("{path}.userValidationRules[{i}]");
-            self.known(rule, &path, &["expression", "message"])?;
-            self.no_expression(rule, "expression", &path)?;
-            let at = at.child("userValidationRules").index(i).child("expression");
-            self.errors.push(FieldError::required(&at, "expression is required"));
-        }
-        let required = self.required(v, at)?;
-        let mappings = v.get("claimMappings");
-        let (username, groups, uid) = self.mappings(mappings, &at.child("claimMappings"))?;
+        self.known(v, at.as_str(), &fields)?;
+        let issuer::Issuer {
+            url,
+            discovery_url,
+            ca_pem,
+            audiences,
+        } = self.provider(v.get("issuer"), &at.child("issuer"))?;
+        let claims = self.claim_rules(v, at)?;
+        let mappings = self.mappings(v.get("claimMappings"), &at.child("claimMappings"), &claims.rules)?;
+        let user_rules = self.user_rules(v, at)?;
         Ok(JwtIssuer {
             url,
-            discovery_url: Some(discovery).filter(|u| !u.is_empty()),
-            ca_pem: Some(ca).filter(|pem| !pem.is_empty()),
+            discovery_url,
+            ca_pem,
             audiences,
-            required,
-            username,
-            groups,
-            uid,
+            required: claims.required,
+            claim_rules: claims.rules,
+            username: mappings.username,
+            groups: mappings.groups,
+            uid: mappings.uid,
+            extra: mappings.extra,
+            user_rules,
             algorithms: Algorithm::ALL.to_vec(),
         })
-    }
-
-    fn urls(&mut self, url: &str, discovery: &str, at: &FieldPath) {
-        let path = at.child("url");
-        if url.is_empty() {
-            self.errors.push(FieldError::required(&path, "URL is required"));
-        } else if self.service_accounts.iter().any(|s| s == url) {
-            let all = self.service_accounts.join(" ");
-            let why = format!("URL must not overlap with disallowed issuers: [{all}]");
-            self.errors.push(FieldError::invalid(&path, url, why));
-        } else {
-            self.url(url, &path);
-        }
-        if discovery.is_empty() {
-            return;
-        }
-        let path = at.child("discoveryURL");
-        if discovery == url {
-            let why = "discoveryURL must be different from URL";
-            self.errors.push(FieldError::invalid(&path, discovery, why));
-        }
-        self.url(discovery, &path);
-    }
-
-    fn url(&mut self, url: &str, path: &FieldPath) {
-        let parsed: Option<http::Uri> = url.parse().ok();
-        let why = match parsed {
-            None => "must be a valid URL",
-            Some(u) if u.scheme_str() != Some("https") => "URL scheme must be https",
-            Some(u) if u.authority().is_some_and(|a| a.as_str().contains('@')) => {
-                "URL must not contain a username or password"
-            }
-            Some(_) if url.contains('?') => "URL must not contain a query",
-            Some(_) if url.contains('#') => "URL must not contain a fragment",
-            Some(_) => return,
-        };
-        self.errors.push(FieldError::invalid(path, url, why));
-    }
-
-    fn audiences(&mut self, issuer: &Value, at: &FieldPath) -> Result<Vec<String>, Error> {
-        let path = at.child("audiences");
-        let mut audiences: Vec<String> = Vec::new();
-        for (i, v) in self.list(issuer, "audiences", at.as_str())?.iter().enumerate() {
-            let path = path.index(i);
-            let audience = v.as_str().ok_or_else(|| Error::expected(path.as_str(), "a string"))?;
-            if audience.is_empty() {
-                self.errors.push(FieldError::required(&path, "audience can't be empty"));
-            } else if audiences.iter().any(|a| a == audience) {
-                self.errors.push(FieldError::duplicate(&path, audience));
-            }
-            audiences.push(audience.to_owned());
-        }
-        if audiences.is_empty() {
-            let why = "at least one jwt[].issuer.audiences is required";
-            self.errors.push(FieldError::required(&path, why));
-        }
-        let policy = self.text(issuer, "audienceMatchPolicy", at.as_str())?;
-        let wrong = match policy.as_str() {
-            "" if audiences.len() > 1 => Some("audienceMatchPolicy must be MatchAny for multiple audiences"),
-            "" | "MatchAny" => None,
-            _ => Some("must be MatchAny or empty"),
-        };
-        if let Some(why) = wrong {
-            let path = at.child("audienceMatchPolicy");
-            self.errors.push(FieldError::invalid(&path, policy.as_str(), why));
-        }
-        Ok(audiences)
-    }
-
-    fn required(&mut self, v: &Value, at: &FieldPath) -> Result<Vec<(String, String)>, Error> {
-        let at = at.child("claimValidationRules");
-        let mut required: Vec<(String, String)> = Vec::new();
-        let path = at.as_str().trim_end_matches(".claimValidationRules").to_owned();
-        for (i, rule) in self.list(v, "claimValidationRules", &path)?.iter().enumerate() {
-            let path = at.index(i);
-            self.known(
-                rule,
-                path.as_str(),
-                &["claim", "requiredValue", "expression", "message"],
-            )?;
-            self.no_expression(rule, "expression", path.as_str())?;
-            let claim = self.text(rule, "claim", path.as_str())?;
-            let value = self.text(rule, "requiredValue", path.as_str())?;
-            if claim.is_empty() {
-                self.errors
-                    .push(FieldError::required(&path, "claim or expression is required"));
-            } else if required.iter().any(|(c, _)| *c == claim) {
-                self.errors
-                    .push(FieldError::duplicate(&path.child("claim"), claim.as_str()));
-            }
-            if !self.text(rule, "message", path.as_str())?.is_empty() {
-                let why = "message can't be set when claim is set";
-                self.errors.push(FieldError::invalid(
-                    &path.child("message"),
-                    rule.get("message").clone(),
-                    why,
-                ));
-            }
-            required.push((claim, value));
-        }
-        Ok(required)
-    }
-
-    fn mappings(&mut self, v: &Value, at: &FieldPath) -> Result<(Prefixed, Option<Prefixed>, Option<String>), Error> {
-        let path = at.as_str();
-        self.known(v, path, &["username", "groups", "uid", "extra"])?;
-        let username = self.prefixed(v.get("username"), &at.child("username"))?;
-        if username.claim.is_empty() {
-            let why = "claim or expression is required";
-            self.errors.push(FieldError::required(&at.child("username"), why));
-        }
-        let groups = self.prefixed(v.get("groups"), &at.child("groups"))?;
-        let uid = v.get("uid");
-        let in_uid = format!("{path}.uid");
-        self.known(uid, &in_uid, &["claim", "expression"])?;
-        self.no_expression(uid, "expression", &in_uid)?;
-        let uid = self.text(uid, "claim", &in_uid)?;
-        for (i, extra) in self.list(v, "extra", path)?.iter().enumerate() {
-            let path = format!("{path}.extra[{i}]");
-            self.known(extra, &path, &["key", "valueExpression"])?;
-            self.no_expression(extra, "valueExpression", &path)?;
-            let at = at.child("extra").index(i).child("valueExpression");
-            self.errors
-                .push(FieldError::required(&at, "valueExpression is required"));
-        }
-        Ok((
-            username,
-            Some(groups).filter(|g| !g.claim.is_empty()),
-            Some(uid).filter(|u| !u.is_empty()),
-        ))
-    }
-
-    fn prefixed(&mut self, v: &Value, at: &FieldPath) -> Result<Prefixed, Error> {
-        let path = at.as_str();
-        self.known(v, path, &["claim", "prefix", "expression"])?;
-        self.no_expression(v, "expression", path)?;
-        let claim = self.text(v, "claim", path)?;
-        let prefix = self.text(v, "prefix", path)?;
-        let given = !v.get("prefix").is_null();
-        if !claim.is_empty() && !given {
-            let why = "prefix is required when claim is set. It can be set to an empty string to disable prefixing";
-            self.errors.push(FieldError::required(&at.child("prefix"), why));
-        }
-        if claim.is_empty() && given {
-            let why = "non-nil prefix is not allowed when claim is not set";
-            self.errors
-                .push(FieldError::invalid(&at.child("prefix"), prefix.as_str(), why));
-        }
-        Ok(Prefixed { claim, prefix })
     }
 }

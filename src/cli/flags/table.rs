@@ -164,7 +164,7 @@ flags! {
     Authentication {
         "anonymous-auth" Bool "true" supported "Treat requests without credentials as system:anonymous instead of answering 401";
         "api-audiences" List "" supported "Audiences of tokens for this server; empty: the issuers";
-        "authentication-config" Text "" supported "AuthenticationConfiguration file (identity providers, anonymous paths; no CEL), reloaded when changed";
+        "authentication-config" Text "" supported "AuthenticationConfiguration file (identity providers, anonymous paths), reloaded when changed";
         "authentication-token-webhook-cache-ttl" Duration "2m0s" supported "Time for which the webhook's answers are cached";
         "authentication-token-webhook-config-file" Text "" supported "Kubeconfig of a webhook that reviews tokens";
         "authentication-token-webhook-version" Text "v1beta1" supported "Version of the TokenReview sent to the webhook: v1 or v1beta1";

@@ -2,7 +2,7 @@
 
 use super::{UsageError, Values, file};
 use crate::authn::jwt::Algorithm;
-use crate::authn::oidc::{JwtIssuer, Prefixed};
+use crate::authn::oidc::{JwtIssuer, Mapping, Prefixed};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -164,9 +164,11 @@ impl OidcOptions {
             let unknown = || UsageError::invalid("oidc-signing-algs", &name, "unsupported signing algorithm");
             algorithms.push(Algorithm::of(&name).ok_or_else(unknown)?);
         }
-        let groups = values.some_text("oidc-groups-claim").map(|claim| Prefixed {
-            claim: claim.to_owned(),
-            prefix: values.text("oidc-groups-prefix").to_owned(),
+        let groups = values.some_text("oidc-groups-claim").map(|claim| {
+            Mapping::Claim(Prefixed {
+                claim: claim.to_owned(),
+                prefix: values.text("oidc-groups-prefix").to_owned(),
+            })
         });
         Ok(Some(Self {
             issuer: JwtIssuer {
@@ -175,9 +177,12 @@ impl OidcOptions {
                 ca_pem: None,
                 audiences: vec![client.to_owned()],
                 required,
-                username: Prefixed { claim, prefix },
+                claim_rules: Vec::new(),
+                username: Mapping::Claim(Prefixed { claim, prefix }),
                 groups,
                 uid: None,
+                extra: Vec::new(),
+                user_rules: Vec::new(),
                 algorithms,
             },
             ca_file: file(values, "oidc-ca-file"),

@@ -90,35 +90,6 @@ pub(crate) fn is_whole(q: Quantity) -> bool {
     q.milli_value() % 1000 == 0
 }
 
-/// Checks that `text` is a domain-prefixed path such as `acme.io/foo`.
-pub(crate) fn domain_path(out: &mut ErrorList, text: &str, path: &FieldPath) {
-    if text.is_empty() {
-        out.push(FieldError::required(path, ""));
-        return;
-    }
-    let Some((domain, rest)) = text.split_once('/').filter(|(d, r)| !d.is_empty() && !r.is_empty()) else {
-        out.push(FieldError::invalid(
-            path,
-            text,
-            "must be a domain-prefixed path (such as \"acme.io/foo\")",
-        ));
-        return;
-    };
-    invalid_each(
-        out,
-        path,
-        domain,
-        crate::apimachinery::validation::dns1123_subdomain(domain),
-    );
-    let fine = rest
-        .bytes()
-        .all(|c| c.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&c));
-    if !fine {
-        let why = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
-        out.push(FieldError::invalid(path, rest, why));
-    }
-}
-
 /// Checks that the string at `key` (a reference's kind or name) is present and valid as a path segment.
 pub(crate) fn required_segment(out: &mut ErrorList, v: &Value, key: &str, path: &FieldPath) {
     match v.str_at(&[key]) {

@@ -1,9 +1,11 @@
 //! Validation of Ingresses and IngressClasses (upstream's `pkg/apis/networking/validation`).
 
-use super::common::{domain_path, required_segment};
+use super::common::required_segment;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, wildcard_dns1123_subdomain};
+use crate::apimachinery::validation::{
+    dns1123_label, dns1123_subdomain, domain_prefixed_path, net, wildcard_dns1123_subdomain,
+};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, optional_choice, required_valid};
 use crate::interrupt::checkpoint;
@@ -206,7 +208,7 @@ pub(crate) fn class(v: &Value) -> ErrorList {
     if controller.len() > 250 {
         out.push(FieldError::too_long(&path.child("controller"), 250));
     }
-    domain_path(&mut out, controller, &path.child("controller"));
+    domain_prefixed_path(controller, &path.child("controller"), &mut out);
     let (p, at) = (v.at(&["spec", "parameters"]), path.child("parameters"));
     if p.is_null() {
         return out;

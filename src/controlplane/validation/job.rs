@@ -4,13 +4,13 @@
 mod policies;
 mod status;
 
-use super::common::{domain_path, not_negative};
+use super::common::not_negative;
 use super::workloads::mismatch;
 use super::{go_form, pod};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote, show};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::selector::labels::LabelSelector;
-use crate::apimachinery::validation::dns1123_label;
+use crate::apimachinery::validation::{dns1123_label, domain_prefixed_path};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, label_selector, optional_choice, required_choice, same};
 pub(crate) use status::status;
@@ -125,7 +125,7 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         ));
     }
     if let Some(who) = spec.get("managedBy").as_str() {
-        domain_path(out, who, &path.child("managedBy"));
+        domain_prefixed_path(who, &path.child("managedBy"), out);
         if who.len() > 63 {
             out.push(FieldError::too_long(&path.child("managedBy"), 63));
         }

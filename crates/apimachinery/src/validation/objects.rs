@@ -1,6 +1,7 @@
-//! Validation of types embedded in many kinds (label selectors, conditions), and warnings about finalizers.
+//! Validation of types embedded in many kinds (label selectors, conditions, domain-prefixed paths), and warnings about
+//! finalizers.
 
-use super::{label_value, pattern_error, qualified_name};
+use super::{dns1123_subdomain, label_value, pattern_error, qualified_name};
 use crate::field::{ErrorList, FieldError, FieldPath};
 use crate::value::Value;
 use std::collections::HashSet;
@@ -138,6 +139,26 @@ pub fn finalizer_warnings(metadata: &Value, old: &Value) -> Vec<String> {
             format!("metadata.finalizers: {f:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers")
         })
         .collect()
+}
+
+/// Checks that `text` is a domain-prefixed path such as `acme.io/foo`.
+pub fn domain_prefixed_path(text: &str, path: &FieldPath, out: &mut ErrorList) {
+    if text.is_empty() {
+        out.push(FieldError::required(path, ""));
+        return;
+    }
+    let Some((domain, rest)) = text.split_once('/').filter(|(d, r)| !d.is_empty() && !r.is_empty()) else {
+        let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        out.push(FieldError::invalid(path, text, why));
+        return;
+    };
+    let wrong = dns1123_subdomain(domain).into_iter();
+    out.extend(wrong.map(|why| FieldError::invalid(path, domain, why)));
+    let fine = |c: u8| c.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&c);
+    if !rest.bytes().all(fine) {
+        let why = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
+        out.push(FieldError::invalid(path, rest, why));
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,202 @@
+//! CEL expressions of an `AuthenticationConfiguration` (upstream: `apiserver/pkg/authentication/cel`): [`Expression::claims`] and
+//! [`Expression::user`] compile them, and [`Budget`] evaluates them. What the results mean is left to `claims`.
+
+use crate::apimachinery::value::{Map, Value};
+use crate::request::UserInfo;
+use std::sync::{Arc, LazyLock};
+use torana_cel::{Environment, Fail, Program, Schema, Type, Val, Variable, selects};
+
+/// Upstream's cost limit of an expression.
+const MAX_COST: u64 = 1_000_000;
+/// What all expressions of a token may cost without going to the compute pool. Measured: 20 µs for loops, 200 µs for regular
+/// expressions and `split` on long claims.
+const QUICK: u64 = 1_000;
+/// What an evaluation costs besides the steps of its expression.
+const START: u64 = 5;
+
+/// The variable of expressions on claims.
+const CLAIMS: &str = "claims";
+/// The variable of expressions on the user.
+const USER: &str = "user";
+
+/// A compiled expression. Copies share the program.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    text: Arc<str>,
+    program: Arc<Program>,
+}
+
+/// Equal texts in the same place of a configuration make equal expressions.
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Expression {}
+
+/// What an expression may result in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Returns {
+    /// Any type: that of a claim is known at run time only, and checked then.
+    Anything,
+    Bool,
+}
+
+/// The expressions on claims: a map of anything.
+static ON_CLAIMS: LazyLock<(Environment, Schema)> =
+    LazyLock::new(|| environment(CLAIMS, Schema::map(Schema::json(), u64::MAX)));
+
+/// The expressions on the user: `kubernetes.UserInfo`.
+static ON_USER: LazyLock<(Environment, Schema)> = LazyLock::new(|| {
+    let text = || Schema::scalar(Type::String, u64::MAX);
+    let texts = || Schema::list(text(), u64::MAX);
+    let values = Schema {
+        escaped_key: true,
+        ..texts()
+    };
+    let fields = vec![
+        ("username", text()),
+        ("uid", text()),
+        ("groups", texts()),
+        ("extra", Schema::map(values, u64::MAX)),
+    ];
+    environment(USER, Schema::record("kubernetes.UserInfo", fields))
+});
+
+fn environment(variable: &str, schema: Schema) -> (Environment, Schema) {
+    let mut environment = Environment::default();
+    environment.declare(variable, schema.clone());
+    (environment, schema)
+}
+
+impl Expression {
+    /// Compiles an expression on claims. The error has upstream's words.
+    pub(super) fn claims(text: &str, returns: Returns) -> Result<Self, String> {
+        Self::compile(&ON_CLAIMS.0, text, returns)
+    }
+
+    /// Compiles a condition on the user.
+    pub(super) fn user(text: &str) -> Result<Self, String> {
+        Self::compile(&ON_USER.0, text, Returns::Bool)
+    }
+
+    fn compile(environment: &Environment, text: &str, returns: Returns) -> Result<Self, String> {
+        let compiled = environment.compile(text);
+        let program = compiled.map_err(|issues| match issues.is_of_constants() {
+            true => format!("program instantiation failed: {issues}"),
+            false => format!("compilation failed: {issues}"),
+        })?;
+        match (returns, program.result_type()) {
+            (Returns::Anything, _) | (Returns::Bool, Type::Bool) => Ok(Self {
+                text: text.into(),
+                program: Arc::new(program),
+            }),
+            // Also for a claim as it is: nothing says that it is a boolean.
+            (Returns::Bool, _) => Err("must evaluate to bool".to_owned()),
+        }
+    }
+
+    /// The text of the expression.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// True if the expression selects the claim by name: `claims.email`, but not `claims['email']`, as in upstream.
+    pub(super) fn selects_claim(&self, claim: &str) -> bool {
+        selects(&self.text, CLAIMS, claim)
+    }
+}
+
+/// A variable with its value.
+#[derive(Clone)]
+pub(super) struct Subject<'a> {
+    name: &'static str,
+    value: Result<Val<'a>, Fail>,
+}
+
+impl<'a> Subject<'a> {
+    /// The variable `claims`.
+    pub(super) fn claims(claims: &'a Value) -> Self {
+        Self {
+            name: CLAIMS,
+            value: Val::of(claims, &ON_CLAIMS.1),
+        }
+    }
+
+    /// The variable `user`, from [`user_value`].
+    pub(super) fn user(user: &'a Value) -> Self {
+        Self {
+            name: USER,
+            value: Val::of(user, &ON_USER.1),
+        }
+    }
+}
+
+/// The user as expressions see it: with all fields, also those that are empty.
+pub(super) fn user_value(user: &UserInfo) -> Value {
+    let extra: Map = user.extra.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
+    crate::json!({
+        "username": (user.name.as_str()),
+        "uid": (user.uid.as_str()),
+        "groups": (Value::from(user.groups.clone())),
+        "extra": (Value::from(extra)),
+    })
+}
+
+/// Why there is no result.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The expressions cost more than a reactor thread may spend. Another thread will tell.
+    Costly,
+    /// With the reason.
+    Refused(String),
+}
+
+impl Failure {
+    /// Puts the reason into its context.
+    pub(super) fn within(self, context: &str) -> Self {
+        match self {
+            Self::Refused(why) => Self::Refused(format!("{context}: {why}")),
+            Self::Costly => Self::Costly,
+        }
+    }
+}
+
+/// What the evaluation of a token's expressions may still cost.
+pub(super) struct Budget(Option<u64>);
+
+impl Budget {
+    /// What a reactor thread may spend, for all expressions together.
+    pub(super) fn quick() -> Self {
+        Self(Some(QUICK))
+    }
+
+    /// Upstream's limit, for each expression.
+    pub(super) fn full() -> Self {
+        Self(None)
+    }
+
+    /// Evaluates an expression.
+    pub(super) fn evaluate<'a>(&mut self, expression: &'a Expression, of: &Subject<'a>) -> Result<Val<'a>, Failure> {
+        let limit = self.0.unwrap_or(MAX_COST);
+        let value = of.value.clone().and_then(|value| {
+            let variables = [Variable { name: of.name, value }];
+            let outcome = expression.program.evaluate(&variables, limit);
+            if let Some(left) = &mut self.0 {
+                *left = left.saturating_sub(outcome.cost.saturating_add(START));
+            }
+            outcome.value
+        });
+        match (value, self.0) {
+            (Ok(value), _) => Ok(value),
+            (Err(Fail::Cost), Some(_)) => Err(Failure::Costly),
+            (Err(why), _) => {
+                let text = &expression.text;
+                Err(Failure::Refused(format!(
+                    "expression '{text}' resulted in error: {why}"
+                )))
+            }
+        }
+    }
+}
