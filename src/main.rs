@@ -1,11 +1,9 @@
 //! The `torana` binary: parses the command line, installs process-wide state (allocator, TLS provider, log subscriber),
 //! runs the command, and maps its result to an exit code. Everything else is in the library; see [`torana::gateway`].
 
-use std::convert::Infallible;
 use std::io::{IsTerminal, Write};
 use std::net::TcpListener;
 use std::process::ExitCode;
-use std::time::Duration;
 use torana::commands::{self, Session};
 use torana::gateway::{Command, CompletedOptions, Gateway, parse};
 
@@ -130,62 +128,13 @@ fn run(
         .thread_name("torana")
         .build()
         .map_err(|e| format!("cannot start the runtime: {e}"))?;
-    for _ in 0..runtime.metrics().num_workers() {
-        runtime.spawn(release_when_quiet());
-    }
-    let end = runtime.block_on(async {
-        let server = async {
-            match session {
-                None => Gateway::builder(options).listen_on(sockets).run().await,
-                Some(session) => commands::dev(options, session).await,
-            }
-        };
-        // Polled on the main thread, which is no reactor.
-        tokio::select! {
-            end = server => end,
-            never = release_when_quiet() => match never {},
-        }
+    let end = runtime.block_on(match session {
+        None => Gateway::builder(options).listen_on(sockets).run(),
+        Some(session) => commands::dev(options, session),
     });
     // Returns at once: the thread ended during start-up, long before the server did.
     let _ = seeding.join();
     Ok(end?)
-}
-
-/// Releases the free memory of the thread that polls it when the process has become quiet after work, and again when the
-/// watch cache's history of that work has expired. What a thread allocated and others freed otherwise stays with the
-/// process until that thread allocates again; what threads left that have ended, until the main thread collects it.
-/// Collecting takes milliseconds, which is why it waits for a second without work.
-async fn release_when_quiet() -> Infallible {
-    const TICK: Duration = Duration::from_secs(1);
-    /// CPU time of a second without work: timers and health checks.
-    const QUIET: Duration = Duration::from_millis(15);
-    /// Less work is not worth a collection.
-    const WORTHWHILE: Duration = Duration::from_millis(200);
-    /// When to collect, in seconds since the work ended.
-    const AFTER: [u32; 4] = [1, 5, 20, 80];
-    let (mut busy, mut quiet_for) = (Duration::ZERO, 0);
-    let mut before = Duration::ZERO;
-    loop {
-        tokio::time::sleep(TICK).await;
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32);
-        let used = now.saturating_sub(before);
-        before = now;
-        if used >= QUIET {
-            busy += used;
-            if busy > WORTHWHILE {
-                quiet_for = 0;
-            }
-            continue;
-        }
-        quiet_for += 1;
-        if busy > WORTHWHILE && AFTER.contains(&quiet_for) {
-            release_free_memory();
-        }
-        if quiet_for > AFTER[AFTER.len() - 1] {
-            busy = Duration::ZERO;
-        }
-    }
 }
 
 /// Returns free memory of the calling thread's heap, and of all arenas, to the system.

@@ -117,6 +117,7 @@ async fn paged_list_continues_after_its_events_are_discarded() {
         max_events: 2,
         max_bytes: usize::MAX,
         window: Duration::ZERO,
+        ..Bounds::default()
     };
     let mut feed = Feed::new(bounds);
     for i in 0..6 {

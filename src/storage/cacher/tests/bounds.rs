@@ -16,6 +16,7 @@ async fn compacted_error_carries_the_oldest_available_revision() {
         max_events: 10,
         max_bytes: usize::MAX,
         window: Duration::from_secs(3600),
+        ..Bounds::default()
     };
     let mut feed = Feed::new(bounds);
     for i in 0..20 {
@@ -203,6 +204,7 @@ async fn pinned_snapshots_are_bounded_in_bytes() {
         max_events: 2,
         max_bytes: 8 << 20,
         window: Duration::ZERO,
+        ..Bounds::default()
     };
     let mut feed = Feed::new(bounds);
     let big = "x".repeat(100_000);

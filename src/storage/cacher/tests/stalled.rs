@@ -14,6 +14,7 @@ fn feed() -> Feed {
         max_events: 2,
         max_bytes: usize::MAX,
         window: Duration::ZERO,
+        ..Bounds::default()
     };
     let watches = WatchBounds {
         max_pinned_bytes: 10 * OBJECT,
