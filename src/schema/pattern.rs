@@ -1,14 +1,12 @@
 //! Regular expressions in Go's RE2 syntax, matched in linear time.
 
-mod class;
-mod syntax;
+pub(crate) use crate::apimachinery::regexp::SyntaxError;
 
-pub(crate) use syntax::SyntaxError;
-
+use crate::apimachinery::regexp;
 use regex::Regex;
 use std::sync::OnceLock;
 
-/// Maximum size of a compiled program in bytes; [`syntax`] has refused what would come near.
+/// Maximum size of a compiled program in bytes; [`regexp`] has refused what would come near.
 const SIZE_LIMIT: usize = 64 << 20;
 /// Size of the cache of a lazily built automaton. The default of two megabytes would let a thousand patterns hold
 /// gigabytes.
@@ -29,7 +27,7 @@ impl Pattern {
     /// # Errors
     /// The syntax error, as Go words it.
     pub(super) fn new(source: &str) -> Result<Self, SyntaxError> {
-        let cost = syntax::translate(source)?.cost;
+        let cost = regexp::translate(source)?.cost;
         Ok(Self {
             source: source.into(),
             compiled: OnceLock::new(),
@@ -54,16 +52,13 @@ impl Pattern {
 }
 
 fn compile(source: &str) -> Option<Regex> {
-    let translated = syntax::translate(source).ok()?;
+    let translated = regexp::translate(source).ok()?;
     let built = regex::RegexBuilder::new(&translated.text)
         .size_limit(SIZE_LIMIT)
         .dfa_size_limit(CACHE_LIMIT)
         .nest_limit(2048)
         .build();
-    // `syntax` accepts only what compiles; a property test of random patterns shows it.
+    // `regexp` accepts only what compiles; a property test of random patterns shows it.
     debug_assert!(built.is_ok(), "{source:?} became {:?}: {built:?}", translated.text);
     built.ok()
 }
-
-#[cfg(test)]
-mod tests;

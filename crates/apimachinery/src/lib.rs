@@ -35,6 +35,7 @@ pub mod names;
 pub mod object;
 pub mod patch;
 pub mod quantity;
+pub mod regexp;
 pub mod selector;
 pub mod status;
 pub mod table;

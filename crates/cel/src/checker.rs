@@ -1,6 +1,7 @@
 //! The type checker: finds the type of every node and what every name refers to, or says why an expression has none.
 
 mod call;
+mod format;
 mod validate;
 
 use crate::Environment;

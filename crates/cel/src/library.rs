@@ -6,7 +6,7 @@ mod lists;
 pub(crate) mod net;
 mod optional;
 pub(crate) mod patch;
-mod printf;
+pub(crate) mod printf;
 mod quantity;
 pub(crate) mod regex;
 pub(crate) mod semver;

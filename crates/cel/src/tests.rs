@@ -125,6 +125,12 @@ fn expressions_evaluate_to_their_results() {
         ("int(1e19)", "integer overflow"),
         ("double('2.5') * 2.0", "5"),
         ("'abc'.matches('^a.c$')", "true"),
+        (r"'3'.matches(r'^\d$') && !'٣'.matches(r'^\d$')", "true"),
+        (r"'a{x}'.matches(r'^a{x}$') && 'x'.matches(r'^\Qx\E$')", "true"),
+        (
+            "'a'.find(self.name + '**')",
+            "error: Illegal regex: error parsing regexp: invalid nested repetition operator: `**`",
+        ),
         ("'a1b22'.findAll('[0-9]+').join('-')", "1-22"),
         ("'hello'.substring(1, 3)", "el"),
         (
@@ -164,6 +170,49 @@ fn expressions_evaluate_to_their_results() {
     ] {
         assert_eq!(evaluate(source), wanted, "{source}");
     }
+}
+
+#[test]
+fn constant_templates_are_checked_when_compiled() {
+    for (source, at, wanted) in [
+        (
+            "'%d'.format(['a'])",
+            14,
+            "error during formatting: decimal clause can only be used on integers, was given string",
+        ),
+        ("'%s %s'.format([1])", 15, "index 1 out of range"),
+        (
+            "'%s'.format([1, 2])",
+            12,
+            "too many arguments supplied to string.format (expected 1, got 2)",
+        ),
+        ("'%'.format([1])", 11, "unexpected end of string"),
+        (
+            "'%q'.format([1])",
+            12,
+            "could not parse formatting clause: unrecognized formatting clause \"q\"",
+        ),
+        (
+            "'%x'.format([1.5])",
+            14,
+            "error during formatting: only integers, byte buffers, and strings can be formatted as hex, was given double",
+        ),
+        (
+            "'%s'.format([[quantity('1')]])",
+            23,
+            "error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given kubernetes.Quantity",
+        ),
+    ] {
+        let error = env().compile(source).expect_err(source).to_string();
+        let first = error.lines().next().unwrap_or_default();
+        assert_eq!(first, format!("ERROR: <input>:1:{at}: {wanted}"), "{source}");
+    }
+    // Of other templates and values nothing is known before they are used.
+    assert_eq!(evaluate("self.name.format([1]) == self.name"), "true");
+    assert_eq!(
+        evaluate("'%d'.format([dyn('a')])"),
+        "error: error during formatting: decimal clause can only be used on integers, was given string"
+    );
 }
 
 #[test]

@@ -104,10 +104,13 @@ fn libraries_answer_as_kubernetes_does() {
         ("'%x %X %o %b'.format([255, 255, 8, 5])", "ff FF 10 101"),
         ("'%s'.format([[1, 2]])", "[1, 2]"),
         (
-            "'%d'.format(['a'])",
+            "'%d'.format([dyn('a')])",
             "error: error during formatting: decimal clause can only be used on integers, was given string",
         ),
-        ("'%s'.format([])", "error: index 0 out of range"),
+        (
+            "('%' + 's').format(['a', 'b'].filter(s, s > 'z'))",
+            "error: index 0 out of range",
+        ),
         ("timestamp('2024-07-01T12:00:00Z').getHours('Europe/Berlin')", "14"),
         (
             "timestamp('2024-07-01T12:00:00Z').getHours('Not/There')",

@@ -1,5 +1,5 @@
 //! What is validated in well-typed expressions: that literals of one list or map have one type, and constant durations,
-//! timestamps and regular expressions.
+//! timestamps, regular expressions and templates.
 
 use super::Checked;
 use crate::ast::{Expr, Kind, Literal};
@@ -33,7 +33,11 @@ impl Validator<'_> {
                 self.same(entries.iter().map(|en| (&en.value, en.optional)));
             }
             Kind::Call(call) => {
-                inside |= &*call.function == "format";
+                if &*call.function == "format" {
+                    inside = true;
+                    self.errors
+                        .extend(super::format::error(e.at, call, &self.checked.types));
+                }
                 if let Some(first) = call.args.first() {
                     self.constant(&call.function, first);
                 }

@@ -56,13 +56,13 @@ fn format<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 /// How a value is written.
 #[derive(Clone, Copy)]
-struct Clause {
-    verb: char,
+pub(crate) struct Clause {
+    pub verb: char,
     precision: usize,
 }
 
 /// The clause at the start, and what follows it.
-fn clause(text: &str) -> Result<(Clause, &str), String> {
+pub(crate) fn clause(text: &str) -> Result<(Clause, &str), String> {
     let (precision, rest) = match text.strip_prefix('.') {
         None => (6, text),
         Some(after) => {

@@ -1,8 +1,9 @@
-//! Regular expressions, in linear time.
+//! Regular expressions in RE2's syntax, in linear time.
 
 use super::{Body::Strict, Declaration};
 use crate::value::{Out, Val, error, no_overload};
 use regex::Regex;
+use torana_apimachinery::regexp;
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
     (
@@ -23,11 +24,13 @@ const SIZE_LIMIT: usize = 1 << 20;
 
 /// The error says what is wrong with the pattern.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
-    regex::RegexBuilder::new(pattern)
+    let translated = regexp::translate(pattern).map_err(|e| e.to_string())?;
+    regex::RegexBuilder::new(&translated.text)
         .size_limit(SIZE_LIMIT)
         .dfa_size_limit(256 << 10)
+        .nest_limit(2048)
         .build()
-        .map_err(|_| format!("error parsing regexp: `{pattern}`"))
+        .map_err(|_| format!("error parsing regexp: expression too large: `{pattern}`"))
 }
 
 /// Calls a function with a compiled pattern.

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// Why a pattern was refused, and the part of it that is at fault.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct SyntaxError {
+pub struct SyntaxError {
     pub(super) what: &'static str,
     pub(super) part: String,
 }
@@ -42,10 +42,11 @@ const MAX_COST: u32 = 200_000;
 
 /// A pattern for the `regex` crate.
 #[derive(Debug)]
-pub(super) struct Translated {
-    pub(super) text: String,
+pub struct Translated {
+    /// The pattern in that crate's syntax.
+    pub text: String,
     /// Estimated size of the compiled program, in states; matching takes at most this many steps for each byte.
-    pub(super) cost: u32,
+    pub cost: u32,
 }
 
 /// The last item of a concatenation, which a repetition would apply to.
@@ -93,8 +94,21 @@ struct Parser<'a> {
     item_end: usize,
 }
 
-/// Rewrites a Go pattern.
-pub(super) fn translate(whole: &str) -> Result<Translated> {
+/// Checks a pattern in Go's syntax and rewrites it for the `regex` crate, where it matches the same texts. What it accepts compiles
+/// there if the size limit is large enough (some hundred bytes for each unit of [`Translated::cost`]) and the nesting limit
+/// is 2,048.
+///
+/// ```
+/// use torana_apimachinery::regexp::translate;
+///
+/// assert!(translate(r"^\d+$").is_ok());
+/// let error = translate("a**").unwrap_err();
+/// assert_eq!(error.to_string(), "error parsing regexp: invalid nested repetition operator: `**`");
+/// ```
+///
+/// # Errors
+/// [`SyntaxError`], in Go's words; also for a pattern whose program would be too large.
+pub fn translate(whole: &str) -> Result<Translated> {
     let mut p = Parser {
         whole,
         out: String::with_capacity(whole.len() + 16),

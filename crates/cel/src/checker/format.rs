@@ -1,0 +1,123 @@
+//! Checks of `'…'.format([…])` where both are literals: the clauses, the number of values, and their types (cel-go's
+//! `stringFormatValidator`).
+
+use crate::ast::{Call, Element, Expr, Kind, Literal};
+use crate::library::printf::clause;
+use crate::types::Type;
+
+/// The error of a call at `at`, with its place.
+pub(super) fn error(at: u32, call: &Call, types: &[Type]) -> Option<(u32, String)> {
+    let (Some(target), [args]) = (&call.target, &call.args[..]) else {
+        return None;
+    };
+    let (Kind::Literal(Literal::String(template)), Kind::List(values)) = (&target.kind, &args.kind) else {
+        return None;
+    };
+    match used(at, template, values, types) {
+        Err(error) => Some(error),
+        Ok(used) if values.len() > used => Some((
+            at,
+            format!(
+                "too many arguments supplied to string.format (expected {used}, got {})",
+                values.len()
+            ),
+        )),
+        Ok(_) => None,
+    }
+}
+
+/// How many values the template uses.
+fn used(at: u32, template: &str, values: &[Element], types: &[Type]) -> Result<usize, (u32, String)> {
+    let mut rest = template;
+    let mut next = 0;
+    while let Some(i) = rest.find('%') {
+        rest = &rest[i + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            rest = after;
+            continue;
+        }
+        if rest.is_empty() {
+            return Err((at, "unexpected end of string".to_owned()));
+        }
+        let Some(value) = values.get(next) else {
+            return Err((at, format!("index {next} out of range")));
+        };
+        next += 1;
+        let (clause, after) = clause(rest).map_err(|why| (at, format!("could not parse formatting clause: {why}")))?;
+        if let Some((bad, only)) = refused(clause.verb, &value.value, types) {
+            let given = types[bad.id].runtime_name();
+            return Err((bad.at, format!("error during formatting: {only}, was given {given}")));
+        }
+        rest = after;
+    }
+    Ok(next)
+}
+
+/// The expression whose type the clause does not take, and what it takes.
+fn refused<'e>(verb: char, value: &'e Expr, types: &[Type]) -> Option<(&'e Expr, &'static str)> {
+    use Type::{Bool, Bytes, Double, Int, String, Uint};
+    let ty = &types[value.id];
+    let (takes, only) = match verb {
+        's' => {
+            let bad = not_printable(value, types)?;
+            return Some((
+                bad,
+                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+            ));
+        }
+        'd' => (matches!(ty, Int | Uint), "decimal clause can only be used on integers"),
+        // Strings may be NaN or an infinity.
+        'f' => (
+            matches!(ty, Double | String),
+            "fixed-point clause can only be used on doubles",
+        ),
+        'e' => (
+            matches!(ty, Double | String),
+            "scientific clause can only be used on doubles",
+        ),
+        'b' => (
+            matches!(ty, Int | Uint | Bool),
+            "only integers and bools can be formatted as binary",
+        ),
+        'o' => (matches!(ty, Int | Uint), "octal clause can only be used on integers"),
+        _ => (
+            matches!(ty, Int | Uint | String | Bytes),
+            "only integers, byte buffers, and strings can be formatted as hex",
+        ),
+    };
+    (!takes && !is_unknown(ty)).then_some((value, only))
+}
+
+/// The first expression, outermost first, that `%s` does not take.
+fn not_printable<'e>(value: &'e Expr, types: &[Type]) -> Option<&'e Expr> {
+    let ty = &types[value.id];
+    let printable = matches!(
+        ty,
+        Type::List(_)
+            | Type::Map(_)
+            | Type::Int
+            | Type::Uint
+            | Type::Double
+            | Type::Bool
+            | Type::String
+            | Type::Timestamp
+            | Type::Bytes
+            | Type::Duration
+            | Type::Type(_)
+            | Type::Null
+    );
+    if !printable && !is_unknown(ty) {
+        return Some(value);
+    }
+    match &value.kind {
+        Kind::List(elements) => elements.iter().find_map(|el| not_printable(&el.value, types)),
+        Kind::Map(entries) => entries
+            .iter()
+            .find_map(|en| not_printable(&en.key, types).or_else(|| not_printable(&en.value, types))),
+        _ => None,
+    }
+}
+
+fn is_unknown(ty: &Type) -> bool {
+    matches!(ty, Type::Dyn | Type::Error)
+}
