@@ -13,8 +13,9 @@ use torana_cel::{Environment, Fail, Program, Schema, Type, Val, Variable};
 const MAX_CONDITIONS: usize = 64;
 /// Upstream's cost limit of an expression.
 const MAX_COST: u64 = 1_000_000;
-/// What all conditions may cost without going to the compute pool: less than 100 µs.
-const QUICK: u64 = 2_000;
+/// What all conditions together may cost without going to the compute pool: about 20 µs of loops, 200 µs of regular
+/// expressions.
+const QUICK: u64 = 1_000;
 /// About what an evaluation allocates: its cost bounds the sizes of what it makes.
 const MEMORY: usize = 16 << 20;
 
@@ -144,24 +145,28 @@ impl MatchConditions {
     /// Evaluates the conditions for a request.
     pub(super) async fn judge(self: &Arc<Self>, attributes: &Attributes<'_>) -> Judged {
         let subject = subject(attributes);
-        if let Some(judged) = self.attempt(&subject, QUICK) {
+        if let Some(judged) = self.attempt(&subject, Some(QUICK)) {
             return judged;
         }
         let me = self.clone();
-        let judged = compute::offload(MEMORY, async move { me.attempt(&subject, MAX_COST) }).await;
+        let judged = compute::offload(MEMORY, async move { me.attempt(&subject, None) }).await;
         judged.ok().flatten().unwrap_or_else(|| Judged {
             applies: Err("the server is too busy to evaluate match conditions".to_owned()),
             failed: true,
         })
     }
 
-    /// `None` if the limit is less than upstream's and does not suffice.
-    fn attempt(&self, subject: &Value, limit: u64) -> Option<Judged> {
+    /// Evaluates within upstream's limit for each condition, and within `in_all` for all of them. `None` if that does not
+    /// suffice.
+    fn attempt(&self, subject: &Value, in_all: Option<u64>) -> Option<Judged> {
+        let mut left = in_all;
         let mut errors: Vec<String> = Vec::new();
         for (text, program) in &self.all {
             let value = Val::of(subject, &self.request).and_then(|value| {
                 let request = [Variable { name: "request", value }];
-                program.evaluate(&request, limit).value
+                let outcome = program.evaluate(&request, left.unwrap_or(MAX_COST));
+                left = left.map(|left| left.saturating_sub(outcome.cost));
+                outcome.value
             });
             match value {
                 Ok(Val::Bool(true)) => {}
@@ -171,7 +176,7 @@ impl MatchConditions {
                         failed: !errors.is_empty(),
                     });
                 }
-                Err(Fail::Cost) if limit < MAX_COST => return None,
+                Err(Fail::Cost) if in_all.is_some() => return None,
                 Err(why) => {
                     let why = format!("cel evaluation error: expression '{text}' resulted in error: {why}");
                     errors.push(why);

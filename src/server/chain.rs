@@ -179,10 +179,10 @@ fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn Unprote
     });
     let t = c.telemetry;
     let chain = authorization::Authorization::new(director, c.authorizer.clone(), t.clone());
-    let chain = compute::Compute::new(chain, c.compute, StallDetector::new(t.clone()));
+    let chain = compute::Compute::new(chain, c.compute.clone(), StallDetector::new(t.clone()));
     let chain = max_in_flight::MaxInFlightFilter::new(chain, limits, t.clone());
     let chain = PriorityAndFairness::new(chain, c.flow_control, c.request_timeout, t.clone());
-    let chain = impersonation::Impersonate::new(chain, c.authorizer, t.impersonation.clone());
+    let chain = impersonation::Impersonate::new(chain, c.authorizer, t.impersonation.clone(), c.compute);
     let chain = audit::Auditing::new(chain, c.audit.clone());
     let chain = authentication::Authentication::new(chain, c.authenticator, c.identity_headers, &t, c.audit.clone());
     let chain = warnings::Recorder(chain);

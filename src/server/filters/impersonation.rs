@@ -9,6 +9,7 @@ use crate::request::headers::remove_all;
 use crate::request::{Authenticated, Request, RequestContext, Response};
 use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond::{self, NOSNIFF};
+use crate::tasks::compute::ComputePool;
 use crate::telemetry::access::ImpersonationMetrics;
 use crate::telemetry::request_parts::Part;
 use http::header::X_CONTENT_TYPE_OPTIONS;
@@ -19,6 +20,8 @@ use std::time::Instant;
 pub(crate) struct Impersonate<F> {
     inner: F,
     check: Impersonation,
+    /// For authorizers whose decisions compute. This filter is outside of the one that provides the pool to handlers.
+    pool: Option<ComputePool>,
 }
 
 /// The filter's declaration in the chain.
@@ -29,9 +32,14 @@ const SPEC: FilterSpec = FilterSpec {
 
 impl<F> Impersonate<F> {
     /// Wraps `inner`.
-    pub(crate) fn new(inner: F, authorizer: Arc<dyn Authorizer>, metrics: ImpersonationMetrics) -> Self {
+    pub(crate) fn new(
+        inner: F,
+        authorizer: Arc<dyn Authorizer>,
+        metrics: ImpersonationMetrics,
+        pool: Option<ComputePool>,
+    ) -> Self {
         let check = Impersonation::new(authorizer).counting(metrics);
-        Self { inner, check }
+        Self { inner, check, pool }
     }
 }
 
@@ -65,7 +73,12 @@ impl<F: Filter> Impersonate<F> {
             };
             let info = super::info(&req);
             let since = Instant::now();
-            let checked = self.check.check(&wanted, &Attributes::of(who.user(), &info)).await;
+            let attributes = Attributes::of(who.user(), &info);
+            let check = self.check.check(&wanted, &attributes);
+            let checked = match &self.pool {
+                Some(pool) => pool.within_request(pool.flow(&who.user().name), None, check).await,
+                None => check.await,
+            };
             if let Some(trail) = &RequestContext::of(&req).audit {
                 trail.took(Part::Impersonation, since.elapsed());
             }
