@@ -8,9 +8,6 @@ use std::sync::OnceLock;
 
 /// Maximum size of a compiled program in bytes; [`regexp`] has refused what would come near.
 const SIZE_LIMIT: usize = 64 << 20;
-/// Size of the cache of a lazily built automaton. The default of two megabytes would let a thousand patterns hold
-/// gigabytes.
-const CACHE_LIMIT: usize = 256 << 10;
 
 /// A regular expression that was checked, and is compiled when it is first needed.
 #[derive(Debug)]
@@ -53,11 +50,7 @@ impl Pattern {
 
 fn compile(source: &str) -> Option<Regex> {
     let translated = regexp::translate(source).ok()?;
-    let built = regex::RegexBuilder::new(&translated.text)
-        .size_limit(SIZE_LIMIT)
-        .dfa_size_limit(CACHE_LIMIT)
-        .nest_limit(2048)
-        .build();
+    let built = translated.compile(SIZE_LIMIT);
     // `regexp` accepts only what compiles; a property test of random patterns shows it.
     debug_assert!(built.is_ok(), "{source:?} became {:?}: {built:?}", translated.text);
     built.ok()

@@ -1,6 +1,7 @@
 //! Character classes and escapes of Go's regular expressions.
 
 use super::syntax::{Result, SyntaxError};
+use crate::interrupt::checkpoint;
 use std::fmt::Write;
 
 /// Estimated size of a class such as `.`, which is an automaton over UTF-8.
@@ -58,6 +59,8 @@ fn is_unicode_name(name: &str) -> bool {
     if CATEGORIES.contains(&name) {
         return true;
     }
+    // Each name takes tens of microseconds, and a pattern may have many.
+    checkpoint();
     // The crate knows the names; those of anything but categories and scripts are in features that are not enabled.
     !name.is_empty() && name.len() <= MAX_LENGTH && name.chars().all(word) && {
         regex::Regex::new(&format!("\\p{{{name}}}")).is_ok()

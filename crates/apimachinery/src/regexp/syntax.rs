@@ -5,6 +5,7 @@
 //! quotes, classes have no set operations, and a repetition cannot be repeated. Captures become plain groups.
 
 use super::class;
+use regex::{Regex, RegexBuilder};
 use std::fmt::Write;
 
 /// Why a pattern was refused, and the part of it that is at fault.
@@ -31,7 +32,7 @@ impl std::fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-pub(super) type Result<T> = std::result::Result<T, SyntaxError>;
+pub(super) type Result<T, E = SyntaxError> = std::result::Result<T, E>;
 
 /// Maximum nesting depth of groups, as in Go.
 const MAX_DEPTH: usize = 1000;
@@ -39,6 +40,12 @@ const MAX_DEPTH: usize = 1000;
 const MAX_REPEAT: u32 = 1000;
 /// Maximum estimated program size; see [`Translated::cost`]. Go's own limit is some ten times higher.
 const MAX_COST: u32 = 200_000;
+
+/// Size in bytes of the cache of a lazily built automaton. The default of two megabytes would let a thousand patterns hold
+/// gigabytes.
+const CACHE_LIMIT: usize = 256 << 10;
+/// Groups and repetitions nest that deep in what [`MAX_DEPTH`] accepts.
+const NEST_LIMIT: u32 = 2048;
 
 /// A pattern for the `regex` crate.
 #[derive(Debug)]
@@ -94,9 +101,22 @@ struct Parser<'a> {
     item_end: usize,
 }
 
-/// Checks a pattern in Go's syntax and rewrites it for the `regex` crate, where it matches the same texts. What it accepts compiles
-/// there if the size limit is large enough (some hundred bytes for each unit of [`Translated::cost`]) and the nesting limit
-/// is 2,048.
+impl Translated {
+    /// Compiles the pattern into at most `size` bytes. What [`translate`] accepts takes some hundred bytes for each unit of
+    /// [`Translated::cost`].
+    ///
+    /// # Errors
+    /// The program is larger.
+    pub fn compile(&self, size: usize) -> Result<Regex, regex::Error> {
+        RegexBuilder::new(&self.text)
+            .size_limit(size)
+            .dfa_size_limit(CACHE_LIMIT)
+            .nest_limit(NEST_LIMIT)
+            .build()
+    }
+}
+
+/// Checks a pattern in Go's syntax and rewrites it for the `regex` crate, where it matches the same texts.
 ///
 /// ```
 /// use torana_apimachinery::regexp::translate;
@@ -168,6 +188,10 @@ pub fn translate(whole: &str) -> Result<Translated> {
             }
         };
         last_repeat = repeat;
+        // Before the rest is read: it may name a hundred thousand Unicode classes.
+        if p.top().cost > MAX_COST {
+            return Err(SyntaxError::new("expression too large", whole));
+        }
     }
     if p.groups.len() != 1 {
         return Err(SyntaxError::new("missing closing )", whole));

@@ -3,9 +3,7 @@ use proptest::prelude::*;
 
 /// Fails if a pattern that was accepted does not compile.
 fn compiled(pattern: &str) -> regex::Regex {
-    let translated = translate(pattern).unwrap();
-    let mut builder = regex::RegexBuilder::new(&translated.text);
-    builder.size_limit(64 << 20).nest_limit(2048).build().unwrap()
+    translate(pattern).unwrap().compile(64 << 20).unwrap()
 }
 
 fn matches(pattern: &str, text: &str) -> bool {
@@ -86,6 +84,9 @@ fn errors_have_gos_texts() {
         Some("expression too large")
     );
     assert!(error(&"(".repeat(2000)).starts_with("expression nests too deeply"));
+    // What follows 500 classes is not read.
+    let many = r"\p{Greek}".repeat(1_000) + ")";
+    assert!(error(&many).starts_with("expression too large"));
 }
 
 proptest! {

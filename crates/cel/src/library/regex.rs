@@ -25,11 +25,8 @@ const SIZE_LIMIT: usize = 1 << 20;
 /// The error says what is wrong with the pattern.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     let translated = regexp::translate(pattern).map_err(|e| e.to_string())?;
-    regex::RegexBuilder::new(&translated.text)
-        .size_limit(SIZE_LIMIT)
-        .dfa_size_limit(256 << 10)
-        .nest_limit(2048)
-        .build()
+    translated
+        .compile(SIZE_LIMIT)
         .map_err(|_| format!("error parsing regexp: expression too large: `{pattern}`"))
 }
 
