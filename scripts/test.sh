@@ -17,7 +17,7 @@ cargo build -q --bins --examples
 cargo test -q
 step "kubectl, with the control loops on"
 TORANA_TEST_CONTROLLERS='*' cargo test -q --test kubectl --test custom_resources --test custom_resource_parts \
-	--test custom_resource_rules --test conversion
+	--test custom_resource_rules --test conversion --test kubectl_kinds
 step "the generator against k8s-openapi"
 cargo test -q -p schema-gen
 step "kube-rs"

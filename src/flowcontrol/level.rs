@@ -92,9 +92,12 @@ impl Request {
         self.runnable.insert(RunnableJobs::default()).clone()
     }
 
-    /// True if the pool owes the request work.
-    fn computes(&self) -> bool {
-        self.runnable.as_ref().is_some_and(RunnableJobs::any)
+    /// True if the pool owes the request work, or if it waits until its caller has read other responses and the next
+    /// request is of the same caller, who would only have more of them to read.
+    fn keeps_seats_from(&self, next: &Self) -> bool {
+        let is_same_user = || Arc::ptr_eq(&self.user, &next.user) || self.user.name == next.user.name;
+        let keeps = |jobs: &RunnableJobs| jobs.any() || (jobs.held_back() && is_same_user());
+        self.runnable.as_ref().is_some_and(keeps)
     }
 }
 
@@ -114,7 +117,7 @@ impl Level {
             shared: shared.clone(),
             max_seats: AtomicU32::new(0),
             state: Mutex::new(State {
-                set: QueueSet::new(now, queuing, 0, HOLD).keeping_seats_if(Request::computes),
+                set: QueueSet::new(now, queuing, 0, HOLD).keeping_seats_if(Request::keeps_seats_from),
                 schemas: Vec::new(),
                 retry_after: RetryAfter::default(),
                 utilization: Utilization::new(now),

@@ -65,8 +65,8 @@ pub(crate) struct QueueSet<T> {
     limit: u32,
     /// After this time a request gives its seats back if others need them.
     hold: Duration,
-    /// Those that keep their seats all the same.
-    keeps_seats: fn(&T) -> bool,
+    /// True if the first one keeps its seats all the same from the second one.
+    keeps_seats: fn(&T, &T) -> bool,
     /// Queues in use; the others hold nothing.
     queues: QueueMap,
     /// Queues with waiting requests, by the reading at which their oldest request would finish.
@@ -100,6 +100,17 @@ struct Lingering {
     account: u32,
 }
 
+/// For whom seats are reclaimed.
+enum Next<'a, T> {
+    /// A request that is not in the set yet.
+    Arriving(&'a T),
+    /// A waiting request.
+    Waiting(Id),
+    /// A waiting request whose queue has no unfinished request. It gets seats even from a request that has a reason to keep
+    /// them, so that a flow need not wait for a flood of others.
+    OfIdleQueue,
+}
+
 /// A request that was admitted or put into a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Started {
@@ -117,7 +128,7 @@ impl<T> QueueSet<T> {
             queuing,
             limit,
             hold,
-            keeps_seats: |_| false,
+            keeps_seats: |_, _| false,
             queues: QueueMap::default(),
             order: BTreeSet::new(),
             requests: Requests::new(),
@@ -135,8 +146,8 @@ impl<T> QueueSet<T> {
         }
     }
 
-    /// Exempts requests from giving their seats back while `keeps_seats` holds.
-    pub(crate) fn keeping_seats_if(mut self, keeps_seats: fn(&T) -> bool) -> Self {
+    /// Exempts requests from giving their seats back to another one while `keeps_seats(&executing, &waiting)` holds.
+    pub(crate) fn keeping_seats_if(mut self, keeps_seats: fn(&T, &T) -> bool) -> Self {
         self.keeps_seats = keeps_seats;
         self
     }
@@ -166,7 +177,7 @@ impl<T> QueueSet<T> {
         self.accounts.resize(needed, Account::default());
         let Queuing::Queues { dealer, length_limit } = self.queuing else {
             while !self.has_room(work.max_seats()) {
-                if !self.reclaim(now, false) {
+                if !self.reclaim(now, Next::Arriving(&item)) {
                     self.totals.rejected += 1;
                     return Err(Rejected::ConcurrencyLimit);
                 }
@@ -185,7 +196,7 @@ impl<T> QueueSet<T> {
         let index = self.shortest_queue(&dealer, hash);
         let length = self.queues.get(index).map_or(0, |queue| queue.waiting.len);
         while self.totals.seats_in_use >= self.limit && length >= length_limit {
-            if !self.reclaim(now, false) {
+            if !self.reclaim(now, Next::Arriving(&item)) {
                 self.totals.rejected += 1;
                 return Err(Rejected::QueueFull);
             }

@@ -17,7 +17,7 @@ mod queue;
 mod runnable;
 mod worker;
 
-pub(crate) use bodies::{Reservation, account_for};
+pub(crate) use bodies::{Reservation, account_for, account_for_part};
 pub(crate) use current::{Current, Within, continue_job, current, offload};
 pub(crate) use runnable::RunnableJobs;
 #[cfg(debug_assertions)]

@@ -1,7 +1,7 @@
 //! Moving requests through the set: pass, enqueue, dispatch, release, cancel.
 
 use super::requests::{Id, State};
-use super::{ESTIMATED_SERVICE, Lingering, QueueSet, Queuing};
+use super::{ESTIMATED_SERVICE, Lingering, Next, QueueSet, Queuing};
 use crate::flowcontrol::seat_seconds::SeatSeconds;
 use crate::flowcontrol::work_estimate::WorkEstimate;
 use std::cmp::Reverse;
@@ -107,9 +107,12 @@ impl<T> QueueSet<T> {
                     let account = self.requests.get(id).account;
                     self.accounts[account as usize].no_accommodation += 1;
                 }
-                let is_idle = self.queues.at(index).unfinished == 0;
+                let next = match self.queues.at(index).unfinished {
+                    0 => Next::OfIdleQueue,
+                    _ => Next::Waiting(id),
+                };
                 // Without success the order of the queues may still have changed.
-                if self.reclaim(now, is_idle) || self.next_to_serve().is_some_and(|(next, _)| next != index) {
+                if self.reclaim(now, next) || self.next_to_serve().is_some_and(|(next, _)| next != index) {
                     continue;
                 }
                 return;
@@ -211,20 +214,22 @@ impl<T> QueueSet<T> {
     /// Takes the seats of the request that has held them for the longest time, if that is long enough. Such a request
     /// waits for its client or for another server and needs no seat here; without this rule, clients that read slowly
     /// could keep a level occupied. False if there is no such request. Each request is looked at once per hold time.
-    ///
-    /// `for_idle_queue`: the seats are for a queue without unfinished requests. It gets them even from a request that
-    /// computes, so that a flow need not wait for a flood of computations of others.
-    pub(super) fn reclaim(&mut self, now: Duration, for_idle_queue: bool) -> bool {
+    pub(super) fn reclaim(&mut self, now: Duration, next: Next<'_, T>) -> bool {
         while let Some(oldest) = self.requests.first_executing() {
             let request = self.requests.get(oldest);
-            let since = match for_idle_queue {
-                true => request.started,
-                false => request.holds_since,
+            let since = match next {
+                Next::OfIdleQueue => request.started,
+                _ => request.holds_since,
             };
             if now.saturating_sub(since) < self.hold {
                 return false;
             }
-            if for_idle_queue || !(self.keeps_seats)(&request.item) {
+            let keeps = match next {
+                Next::Arriving(item) => (self.keeps_seats)(&request.item, item),
+                Next::Waiting(id) => (self.keeps_seats)(&request.item, &self.requests.get(id).item),
+                Next::OfIdleQueue => false,
+            };
+            if !keeps {
                 self.release(now, oldest);
                 return true;
             }

@@ -93,6 +93,21 @@ fn a_request_wider_than_the_limit_runs_alone() {
     assert_eq!(dispatched(&mut set), [after]);
 }
 
+/// A user who does not read responses gets no more seats, and others get those that such responses occupy.
+#[test]
+fn a_request_may_keep_its_seats_from_some_requests_only() {
+    let mut set = QueueSet::new(ms(0), queues(1, 1, 9), 1, ms(20)).keeping_seats_if(|a: &char, b| a == b);
+    let first = id(set.start(ms(0), WorkEstimate::ONE_SEAT, 0, 0, 'a'));
+    let same = id(set.start(ms(1), WorkEstimate::ONE_SEAT, 0, 0, 'a'));
+    set.advance(ms(100));
+    assert!(set.is_waiting(same));
+    set.finish(ms(100), same);
+    let other = id(set.start(ms(101), WorkEstimate::ONE_SEAT, 0, 0, 'b'));
+    set.advance(ms(150));
+    assert_eq!(dispatched(&mut set), [other]);
+    set.finish(ms(151), first);
+}
+
 #[test]
 fn seats_of_a_write_stay_occupied_for_its_additional_latency() {
     let mut set = QueueSet::new(ms(0), queues(1, 1, 9), 2, NEVER);
@@ -146,7 +161,7 @@ fn seats_held_for_long_are_given_to_waiting_requests() {
 
 #[test]
 fn requests_with_a_reason_keep_their_seats() {
-    let mut set = QueueSet::new(ms(0), queues(1, 1, 9), 1, ms(20)).keeping_seats_if(|computes: &bool| *computes);
+    let mut set = QueueSet::new(ms(0), queues(1, 1, 9), 1, ms(20)).keeping_seats_if(|computes: &bool, _| *computes);
     let computing = id(set.start(ms(0), WorkEstimate::ONE_SEAT, 0, 0, true));
     let next = id(set.start(ms(1), WorkEstimate::ONE_SEAT, 0, 0, false));
     set.advance(ms(30));
@@ -167,7 +182,7 @@ fn requests_with_a_reason_keep_their_seats() {
 
 #[test]
 fn a_queue_without_unfinished_requests_gets_seats_from_those_that_compute() {
-    let mut set = QueueSet::new(ms(0), queues(64, 1, 9), 1, ms(20)).keeping_seats_if(|computes: &bool| *computes);
+    let mut set = QueueSet::new(ms(0), queues(64, 1, 9), 1, ms(20)).keeping_seats_if(|computes: &bool, _| *computes);
     let [flood, other] = [1, 2];
     id(set.start(ms(0), WorkEstimate::ONE_SEAT, flood, 0, true));
     let more = id(set.start(ms(1), WorkEstimate::ONE_SEAT, flood, 0, true));

@@ -24,12 +24,18 @@ impl Body {
         let Some(current) = current else { return self };
         let (left, mut body) = (self.size_hint(), self);
         let (out, frames) = mpsc::channel(1);
+        let caller = current.clone();
         let work = async move {
-            // Reserve first: a large frame is computed only when the reader has room for it.
+            // Reserve first: a frame is computed only when the reader has room for it, and the caller has read enough of its
+            // other responses.
             while let Ok(room) = out.reserve().await {
+                if caller.room_for_response().await.is_err() {
+                    room.send(Err("the caller has too many unread responses".into()));
+                    return;
+                }
                 match body.frame().await {
                     Some(frame) => {
-                        let frame = frame.and_then(counted);
+                        let frame = frame.map(counted);
                         let failed = frame.is_err();
                         room.send(frame);
                         if failed {
@@ -50,13 +56,10 @@ impl Body {
 }
 
 /// Accounts for a large frame until the client has read it: readers that stall hold one frame each.
-fn counted(frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
+fn counted(frame: Frame<Bytes>) -> Frame<Bytes> {
     match frame.into_data() {
-        Ok(data) => match compute::account_for(data) {
-            Ok(data) => Ok(Frame::data(data)),
-            Err(_) => Err("the caller has too many unread responses".into()),
-        },
-        Err(trailers) => Ok(trailers),
+        Ok(data) => Frame::data(compute::account_for_part(data)),
+        Err(trailers) => trailers,
     }
 }
 
@@ -122,7 +125,7 @@ impl http_body::Body for Computed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::compute::{ComputePool, Config};
+    use crate::tasks::compute::{ComputePool, Config, RunnableJobs};
     use crate::telemetry::Telemetry;
     use futures_util::{Stream, StreamExt as _, stream};
     use http_body_util::StreamBody;
@@ -176,6 +179,52 @@ mod tests {
         assert!(first.frame().now_or_never().is_none(), "its job waits for a frame");
         let second = tokio::time::timeout(std::time::Duration::from_secs(30), made()).await;
         assert!(second.is_ok(), "the second body is made while the first one is unread");
+    }
+
+    fn large_frames(count: usize) -> Body {
+        let frames = (0..count).map(|_| Ok::<_, BoxError>(Frame::data(Bytes::from(vec![7; 64 << 10]))));
+        Body::stream(StreamBody::new(stream::iter(frames)))
+    }
+
+    async fn next(body: &mut Body) -> Bytes {
+        let frame = body.frame().await.expect("a frame").expect("no error");
+        frame.into_data().expect("data")
+    }
+
+    /// They were cut off, which clients see as a broken connection.
+    #[tokio::test]
+    async fn responses_of_one_caller_wait_until_others_are_read() {
+        let config = Config {
+            // Half of it: two frames.
+            body_bytes_per_flow: 4 * (64 << 10),
+            ..Config::default()
+        };
+        let pool = ComputePool::start(config, Telemetry::new().compute.clone()).unwrap();
+        let runnable = RunnableJobs::default();
+        let of = |name: &str, jobs: RunnableJobs| {
+            pool.within_request(pool.flow(name), Some(jobs), async { large_frames(3).computed() })
+        };
+        let (mut first, mut second) = (of("a", RunnableJobs::default()).await, of("a", runnable.clone()).await);
+        // The first body has one frame here and another one computed ahead.
+        let held = next(&mut first).await;
+        while pool.response_bytes() < 2 * (64 << 10) {
+            tokio::task::yield_now().await;
+        }
+        assert!(second.frame().now_or_never().is_none());
+        while !runnable.held_back() {
+            tokio::task::yield_now().await;
+        }
+        let other = of("b", RunnableJobs::default()).await.collect(usize::MAX).await;
+        assert_eq!(
+            other.map(|b| b.len()).ok(),
+            Some(3 * (64 << 10)),
+            "other callers are not concerned"
+        );
+        drop(held);
+        drop(first);
+        assert_eq!(second.collect(usize::MAX).await.unwrap().len(), 3 * (64 << 10));
+        assert!(!runnable.held_back());
+        assert_eq!(pool.response_bytes(), 0);
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ thread_local! {
 #[derive(Clone)]
 pub(crate) struct Current {
     pool: Weak<Handle>,
-    flow: Flow,
+    pub(super) flow: Flow,
     /// Counts the jobs of the request, if somebody asks for their number.
     pub(super) runnable: Option<RunnableJobs>,
     /// Memory of the job being polled; `None` on a reactor.
@@ -103,7 +103,7 @@ impl Current {
     }
 
     /// `None` if the pool has ended.
-    fn pool(&self) -> Option<ComputePool> {
+    pub(super) fn pool(&self) -> Option<ComputePool> {
         self.pool.upgrade().map(ComputePool)
     }
 
