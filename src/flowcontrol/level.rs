@@ -18,7 +18,7 @@ use super::utilization::Utilization;
 use super::work_estimate::WorkEstimate;
 use crate::request::{RequestInfo, UserInfo};
 use crate::sync::{Mutex, MutexGuard};
-use crate::tasks::compute::RunnableJobs;
+use crate::tasks::compute::{HeldBackFlows, RunnableJobs};
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub by_kind: ReadVsWrite,
     /// What the utilization of a level without seats is measured by.
     pub tenth_of_server: u32,
+    /// Flows whose callers must first read their responses.
+    pub held_back: Arc<HeldBackFlows>,
 }
 
 impl Shared {
@@ -63,6 +65,7 @@ impl Shared {
             families: Families::register(telemetry),
             by_kind: ReadVsWrite::new(clock.now()),
             tenth_of_server: server_limit / 10,
+            held_back: Arc::default(),
         })
     }
 }
@@ -81,6 +84,8 @@ pub(crate) struct Request {
     pub user: Arc<UserInfo>,
     /// What it asks for.
     pub info: Arc<RequestInfo>,
+    flow: u64,
+    held_back: Arc<HeldBackFlows>,
     waker: Option<Waker>,
     /// `None` until it executes.
     runnable: Option<RunnableJobs>,
@@ -89,15 +94,18 @@ pub(crate) struct Request {
 impl Request {
     /// Begins to count the request's jobs on the compute pool.
     fn count_jobs(&mut self) -> RunnableJobs {
-        self.runnable.insert(RunnableJobs::default()).clone()
+        let jobs = RunnableJobs::of_flow(self.flow, &self.held_back);
+        self.runnable.insert(jobs).clone()
     }
 
-    /// True if the pool owes the request work, or if it waits until its caller has read other responses and the next
-    /// request is of the same caller, who would only have more of them to read.
-    fn keeps_seats_from(&self, next: &Self) -> bool {
-        let is_same_user = || Arc::ptr_eq(&self.user, &next.user) || self.user.name == next.user.name;
-        let keeps = |jobs: &RunnableJobs| jobs.any() || (jobs.held_back() && is_same_user());
-        self.runnable.as_ref().is_some_and(keeps)
+    /// True if the pool owes the request work.
+    fn computes(&self) -> bool {
+        self.runnable.as_ref().is_some_and(RunnableJobs::any)
+    }
+
+    /// True if responses of its flow wait until the caller has read others.
+    fn is_held_back(&self) -> bool {
+        self.held_back.contains(self.flow)
     }
 }
 
@@ -117,7 +125,9 @@ impl Level {
             shared: shared.clone(),
             max_seats: AtomicU32::new(0),
             state: Mutex::new(State {
-                set: QueueSet::new(now, queuing, 0, HOLD).keeping_seats_if(Request::keeps_seats_from),
+                set: QueueSet::new(now, queuing, 0, HOLD)
+                    .keeping_seats_if(Request::computes)
+                    .holding_back_if(Request::is_held_back),
                 schemas: Vec::new(),
                 retry_after: RetryAfter::default(),
                 utilization: Utilization::new(now),
@@ -180,6 +190,8 @@ impl Level {
         let request = Request {
             user: user.clone(),
             info: info.clone(),
+            flow: hash,
+            held_back: self.shared.held_back.clone(),
             waker: None,
             runnable: None,
         };

@@ -8,8 +8,8 @@
 //!
 //! The set has no clock and does no I/O: [`start`](QueueSet::start), [`finish`](QueueSet::finish) and
 //! [`advance`](QueueSet::advance) take the time, and [`take_dispatched`](QueueSet::take_dispatched) tells which waiting
-//! requests may go on. Every operation costs at most the logarithm of the number of waiting requests and held seats;
-//! removing a waiting request in the middle of its queue is constant.
+//! requests may go on. Every operation costs at most the logarithm of the number of waiting requests and held seats, and a step
+//! for each queue that is [skipped](QueueSet::holding_back_if); removing a waiting request in the middle of its queue is constant.
 
 mod accounts;
 mod dispatch;
@@ -33,6 +33,9 @@ use std::time::Duration;
 
 /// The guess at the work of a request per seat, with which it is charged when it starts: 3 ms.
 const ESTIMATED_SERVICE: SeatSeconds = SeatSeconds::of_one(Duration::from_millis(3));
+
+/// How often requests that are held back are asked whether they may run.
+const ASKED_AGAIN: Duration = Duration::from_millis(20);
 
 /// What happens to requests beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +68,12 @@ pub(crate) struct QueueSet<T> {
     limit: u32,
     /// After this time a request gives its seats back if others need them.
     hold: Duration,
-    /// True if the first one keeps its seats all the same from the second one.
-    keeps_seats: fn(&T, &T) -> bool,
+    /// Those that keep their seats all the same.
+    keeps_seats: fn(&T) -> bool,
+    /// Those that must not run for now.
+    held_back: fn(&T) -> bool,
+    /// True if the last dispatch skipped a queue for that reason.
+    skipped: bool,
     /// Queues in use; the others hold nothing.
     queues: QueueMap,
     /// Queues with waiting requests, by the reading at which their oldest request would finish.
@@ -100,17 +107,6 @@ struct Lingering {
     account: u32,
 }
 
-/// For whom seats are reclaimed.
-enum Next<'a, T> {
-    /// A request that is not in the set yet.
-    Arriving(&'a T),
-    /// A waiting request.
-    Waiting(Id),
-    /// A waiting request whose queue has no unfinished request. It gets seats even from a request that has a reason to keep
-    /// them, so that a flow need not wait for a flood of others.
-    OfIdleQueue,
-}
-
 /// A request that was admitted or put into a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Started {
@@ -128,7 +124,9 @@ impl<T> QueueSet<T> {
             queuing,
             limit,
             hold,
-            keeps_seats: |_, _| false,
+            keeps_seats: |_| false,
+            held_back: |_| false,
+            skipped: false,
             queues: QueueMap::default(),
             order: BTreeSet::new(),
             requests: Requests::new(),
@@ -146,9 +144,16 @@ impl<T> QueueSet<T> {
         }
     }
 
-    /// Exempts requests from giving their seats back to another one while `keeps_seats(&executing, &waiting)` holds.
-    pub(crate) fn keeping_seats_if(mut self, keeps_seats: fn(&T, &T) -> bool) -> Self {
+    /// Exempts requests from giving their seats back while `keeps_seats` holds.
+    pub(crate) fn keeping_seats_if(mut self, keeps_seats: fn(&T) -> bool) -> Self {
         self.keeps_seats = keeps_seats;
+        self
+    }
+
+    /// Lets requests wait while `held_back` holds, for which they are asked again every 20 ms. The queues behind them are
+    /// served meanwhile. A set without queues does not ask.
+    pub(crate) fn holding_back_if(mut self, held_back: fn(&T) -> bool) -> Self {
+        self.held_back = held_back;
         self
     }
 
@@ -177,7 +182,7 @@ impl<T> QueueSet<T> {
         self.accounts.resize(needed, Account::default());
         let Queuing::Queues { dealer, length_limit } = self.queuing else {
             while !self.has_room(work.max_seats()) {
-                if !self.reclaim(now, Next::Arriving(&item)) {
+                if !self.reclaim(now, false) {
                     self.totals.rejected += 1;
                     return Err(Rejected::ConcurrencyLimit);
                 }
@@ -186,7 +191,8 @@ impl<T> QueueSet<T> {
             self.run(now, id);
             return Ok(Started::Executing(id));
         };
-        if self.totals.waiting == 0 && self.totals.seats_in_use + work.max_seats() <= self.limit {
+        let fits = self.totals.waiting == 0 && self.totals.seats_in_use + work.max_seats() <= self.limit;
+        if fits && !(self.held_back)(&item) {
             // No queue of the hand has work, so the first one that would be looked at is a shortest one.
             let index = dealer.card(hash, self.next_card(dealer.hand_size()));
             let id = self.requests.insert(work, Some(index), account, now, self.r, item);
@@ -195,8 +201,9 @@ impl<T> QueueSet<T> {
         }
         let index = self.shortest_queue(&dealer, hash);
         let length = self.queues.get(index).map_or(0, |queue| queue.waiting.len);
-        while self.totals.seats_in_use >= self.limit && length >= length_limit {
-            if !self.reclaim(now, Next::Arriving(&item)) {
+        let held_back = (self.held_back)(&item);
+        while length >= length_limit && (held_back || self.totals.seats_in_use >= self.limit) {
+            if held_back || !self.reclaim(now, false) {
                 self.totals.rejected += 1;
                 return Err(Rejected::QueueFull);
             }
@@ -256,7 +263,8 @@ impl<T> QueueSet<T> {
             .requests
             .oldest_executing()
             .map(|r| r.holds_since.saturating_add(self.hold));
-        lingering.into_iter().chain(held).min()
+        let asked_again = self.skipped.then(|| self.read_at.saturating_add(ASKED_AGAIN));
+        lingering.into_iter().chain(held).chain(asked_again).min()
     }
 
     /// True if [`take_dispatched`](Self::take_dispatched) has something to report.

@@ -19,7 +19,7 @@ mod worker;
 
 pub(crate) use bodies::{Reservation, account_for, account_for_part};
 pub(crate) use current::{Current, Within, continue_job, current, offload};
-pub(crate) use runnable::RunnableJobs;
+pub(crate) use runnable::{HeldBackFlows, RunnableJobs};
 #[cfg(debug_assertions)]
 pub(crate) use worker::thread_cpu_time;
 

@@ -1,7 +1,7 @@
 //! Moving requests through the set: pass, enqueue, dispatch, release, cancel.
 
 use super::requests::{Id, State};
-use super::{ESTIMATED_SERVICE, Lingering, Next, QueueSet, Queuing};
+use super::{ESTIMATED_SERVICE, Lingering, QueueSet, Queuing};
 use crate::flowcontrol::seat_seconds::SeatSeconds;
 use crate::flowcontrol::work_estimate::WorkEstimate;
 use std::cmp::Reverse;
@@ -107,12 +107,9 @@ impl<T> QueueSet<T> {
                     let account = self.requests.get(id).account;
                     self.accounts[account as usize].no_accommodation += 1;
                 }
-                let next = match self.queues.at(index).unfinished {
-                    0 => Next::OfIdleQueue,
-                    _ => Next::Waiting(id),
-                };
+                let is_idle = self.queues.at(index).unfinished == 0;
                 // Without success the order of the queues may still have changed.
-                if self.reclaim(now, next) || self.next_to_serve().is_some_and(|(next, _)| next != index) {
+                if self.reclaim(now, is_idle) || self.next_to_serve().is_some_and(|(next, _)| next != index) {
                     continue;
                 }
                 return;
@@ -135,16 +132,22 @@ impl<T> QueueSet<T> {
     }
 
     /// The queue whose oldest request would finish first, and that request. Of several, the one after the queue that was
-    /// served last.
-    fn next_to_serve(&self) -> Option<(u32, Id)> {
-        let (first, lowest) = *self.order.first()?;
-        let after = (first, self.last_served.saturating_add(1));
-        let index = match self.order.range(after..).next() {
-            Some((finish, index)) if *finish == first => *index,
-            _ => lowest,
+    /// served last. Queues whose oldest request is held back are skipped.
+    fn next_to_serve(&mut self) -> Option<(u32, Id)> {
+        let oldest = |index: u32| self.queues.get(index).and_then(|queue| queue.waiting.first());
+        let may_run = |(_, index): &&(SeatSeconds, u32)| {
+            oldest(*index).is_some_and(|id| !(self.held_back)(&self.requests.get(id).item))
         };
-        let queue = self.queues.get(index)?;
-        Some((index, queue.waiting.first()?))
+        let found = self.order.iter().find(may_run).copied();
+        let is_first = found.as_ref() == self.order.first();
+        let found = found.and_then(|(finish, lowest)| {
+            let after = (finish, self.last_served.saturating_add(1));
+            let mut equal = self.order.range(after..).take_while(|(other, _)| *other == finish);
+            let index = equal.find(may_run).map_or(lowest, |(_, index)| *index);
+            Some((index, oldest(index)?))
+        });
+        self.skipped = !is_first;
+        found
     }
 
     /// Lets a request that is in no list execute.
@@ -214,22 +217,20 @@ impl<T> QueueSet<T> {
     /// Takes the seats of the request that has held them for the longest time, if that is long enough. Such a request
     /// waits for its client or for another server and needs no seat here; without this rule, clients that read slowly
     /// could keep a level occupied. False if there is no such request. Each request is looked at once per hold time.
-    pub(super) fn reclaim(&mut self, now: Duration, next: Next<'_, T>) -> bool {
+    ///
+    /// `for_idle_queue`: the seats are for a queue without unfinished requests. It gets them even from a request that
+    /// computes, so that a flow need not wait for a flood of computations of others.
+    pub(super) fn reclaim(&mut self, now: Duration, for_idle_queue: bool) -> bool {
         while let Some(oldest) = self.requests.first_executing() {
             let request = self.requests.get(oldest);
-            let since = match next {
-                Next::OfIdleQueue => request.started,
-                _ => request.holds_since,
+            let since = match for_idle_queue {
+                true => request.started,
+                false => request.holds_since,
             };
             if now.saturating_sub(since) < self.hold {
                 return false;
             }
-            let keeps = match next {
-                Next::Arriving(item) => (self.keeps_seats)(&request.item, item),
-                Next::Waiting(id) => (self.keeps_seats)(&request.item, &self.requests.get(id).item),
-                Next::OfIdleQueue => false,
-            };
-            if !keeps {
+            if for_idle_queue || !(self.keeps_seats)(&request.item) {
                 self.release(now, oldest);
                 return true;
             }

@@ -93,19 +93,24 @@ fn a_request_wider_than_the_limit_runs_alone() {
     assert_eq!(dispatched(&mut set), [after]);
 }
 
-/// A user who does not read responses gets no more seats, and others get those that such responses occupy.
 #[test]
-fn a_request_may_keep_its_seats_from_some_requests_only() {
-    let mut set = QueueSet::new(ms(0), queues(1, 1, 9), 1, ms(20)).keeping_seats_if(|a: &char, b| a == b);
-    let first = id(set.start(ms(0), WorkEstimate::ONE_SEAT, 0, 0, 'a'));
-    let same = id(set.start(ms(1), WorkEstimate::ONE_SEAT, 0, 0, 'a'));
-    set.advance(ms(100));
-    assert!(set.is_waiting(same));
-    set.finish(ms(100), same);
-    let other = id(set.start(ms(101), WorkEstimate::ONE_SEAT, 0, 0, 'b'));
-    set.advance(ms(150));
-    assert_eq!(dispatched(&mut set), [other]);
-    set.finish(ms(151), first);
+fn queues_that_are_held_back_are_skipped() {
+    let mut set = QueueSet::new(ms(0), queues(64, 1, 9), 1, NEVER).holding_back_if(|held_back: &bool| *held_back);
+    let waits = id(set.start(ms(0), WorkEstimate::ONE_SEAT, 1, 0, true));
+    assert!(set.is_waiting(waits), "though a seat is free");
+    let runs = id(set.start(ms(1), WorkEstimate::ONE_SEAT, 2, 0, false));
+    assert!(!set.is_waiting(runs));
+    set.finish(ms(2), runs);
+    assert!(set.is_waiting(waits));
+    for _ in 1..9 {
+        id(set.start(ms(2), WorkEstimate::ONE_SEAT, 1, 0, true));
+    }
+    let tenth = set.start(ms(2), WorkEstimate::ONE_SEAT, 1, 0, true);
+    assert_eq!(tenth, Err(Rejected::QueueFull), "though a seat is free");
+    assert_eq!(set.next_event(), Some(ms(22)), "it is asked again");
+    *set.item_mut(waits) = false;
+    set.advance(ms(22));
+    assert_eq!(dispatched(&mut set), [waits]);
 }
 
 #[test]
@@ -161,7 +166,7 @@ fn seats_held_for_long_are_given_to_waiting_requests() {
 
 #[test]
 fn requests_with_a_reason_keep_their_seats() {
-    let mut set = QueueSet::new(ms(0), queues(1, 1, 9), 1, ms(20)).keeping_seats_if(|computes: &bool, _| *computes);
+    let mut set = QueueSet::new(ms(0), queues(1, 1, 9), 1, ms(20)).keeping_seats_if(|computes: &bool| *computes);
     let computing = id(set.start(ms(0), WorkEstimate::ONE_SEAT, 0, 0, true));
     let next = id(set.start(ms(1), WorkEstimate::ONE_SEAT, 0, 0, false));
     set.advance(ms(30));
@@ -182,7 +187,7 @@ fn requests_with_a_reason_keep_their_seats() {
 
 #[test]
 fn a_queue_without_unfinished_requests_gets_seats_from_those_that_compute() {
-    let mut set = QueueSet::new(ms(0), queues(64, 1, 9), 1, ms(20)).keeping_seats_if(|computes: &bool, _| *computes);
+    let mut set = QueueSet::new(ms(0), queues(64, 1, 9), 1, ms(20)).keeping_seats_if(|computes: &bool| *computes);
     let [flood, other] = [1, 2];
     id(set.start(ms(0), WorkEstimate::ONE_SEAT, flood, 0, true));
     let more = id(set.start(ms(1), WorkEstimate::ONE_SEAT, flood, 0, true));

@@ -125,11 +125,12 @@ impl http_body::Body for Computed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::compute::{ComputePool, Config, RunnableJobs};
+    use crate::tasks::compute::{ComputePool, Config, HeldBackFlows, RunnableJobs};
     use crate::telemetry::Telemetry;
     use futures_util::{Stream, StreamExt as _, stream};
     use http_body_util::StreamBody;
     use std::panic::AssertUnwindSafe;
+    use std::sync::Arc;
     use tokio::sync::oneshot;
 
     fn body(of: impl Stream<Item = &'static str> + Send + 'static) -> Body {
@@ -200,21 +201,22 @@ mod tests {
             ..Config::default()
         };
         let pool = ComputePool::start(config, Telemetry::new().compute.clone()).unwrap();
-        let runnable = RunnableJobs::default();
-        let of = |name: &str, jobs: RunnableJobs| {
+        let flows = Arc::new(HeldBackFlows::default());
+        let of = |name: &str, flow| {
+            let jobs = RunnableJobs::of_flow(flow, &flows);
             pool.within_request(pool.flow(name), Some(jobs), async { large_frames(3).computed() })
         };
-        let (mut first, mut second) = (of("a", RunnableJobs::default()).await, of("a", runnable.clone()).await);
+        let (mut first, mut second) = (of("a", 1).await, of("a", 1).await);
         // The first body has one frame here and another one computed ahead.
         let held = next(&mut first).await;
         while pool.response_bytes() < 2 * (64 << 10) {
             tokio::task::yield_now().await;
         }
         assert!(second.frame().now_or_never().is_none());
-        while !runnable.held_back() {
+        while !flows.contains(1) {
             tokio::task::yield_now().await;
         }
-        let other = of("b", RunnableJobs::default()).await.collect(usize::MAX).await;
+        let other = of("b", 2).await.collect(usize::MAX).await;
         assert_eq!(
             other.map(|b| b.len()).ok(),
             Some(3 * (64 << 10)),
@@ -223,7 +225,7 @@ mod tests {
         drop(held);
         drop(first);
         assert_eq!(second.collect(usize::MAX).await.unwrap().len(), 3 * (64 << 10));
-        assert!(!runnable.held_back());
+        assert!(!flows.contains(1));
         assert_eq!(pool.response_bytes(), 0);
     }
 

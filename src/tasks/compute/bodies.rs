@@ -142,8 +142,8 @@ impl Reservation {
 
 impl Current {
     /// Waits until the caller has read enough of its earlier responses for another part of a response, which
-    /// [`account_for_part`] counts. Meanwhile the request keeps its seats from other requests of the same caller, so that
-    /// these wait in their queues.
+    /// [`account_for_part`] counts. Meanwhile the flow is one of the [`HeldBackFlows`](super::HeldBackFlows), and its next
+    /// requests wait in their queues.
     ///
     /// # Errors
     /// [`Error::Full`] after 30 s.

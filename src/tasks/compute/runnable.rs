@@ -1,42 +1,51 @@
-//! [`RunnableJobs`]: whether a request waits for the pool, or for its caller to read earlier responses.
+//! [`RunnableJobs`]: whether a request waits for the pool. [`HeldBackFlows`]: whose responses wait until their callers have read
+//! others.
 
+use crate::sync::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Number of jobs of one request that wait for a thread of the pool or run on one, and of those that wait until the
-/// caller has read earlier responses. Jobs that wait for storage, a client or another server do not count. Clones share
-/// the numbers.
+/// Number of jobs of one request that wait for a thread of the pool or run on one. Jobs that wait for storage, a client or
+/// another server do not count. Clones share the number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RunnableJobs(Arc<Counts>);
+pub(crate) struct RunnableJobs(Arc<OfRequest>);
 
 #[derive(Debug, Default)]
-struct Counts {
-    runnable: AtomicU32,
-    held_back: AtomicU32,
+struct OfRequest {
+    jobs: AtomicU32,
+    flow: u64,
+    held_back: Option<Arc<HeldBackFlows>>,
 }
 
 impl RunnableJobs {
-    /// True if the pool owes the request work.
-    pub(crate) fn any(&self) -> bool {
-        self.0.runnable.load(Ordering::Relaxed) > 0
+    /// Of a request of a flow, whose responses are counted in `held_back` while they wait.
+    pub(crate) fn of_flow(flow: u64, held_back: &Arc<HeldBackFlows>) -> Self {
+        Self(Arc::new(OfRequest {
+            jobs: AtomicU32::new(0),
+            flow,
+            held_back: Some(Arc::clone(held_back)),
+        }))
     }
 
-    /// True if a job waits because its caller has not read other responses.
-    pub(crate) fn held_back(&self) -> bool {
-        self.0.held_back.load(Ordering::Relaxed) > 0
+    /// True if the pool owes the request work.
+    pub(crate) fn any(&self) -> bool {
+        self.0.jobs.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn increment(&self) {
-        self.0.runnable.fetch_add(1, Ordering::Relaxed);
+        self.0.jobs.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn decrement(&self) {
-        self.0.runnable.fetch_sub(1, Ordering::Relaxed);
+        self.0.jobs.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts a job as held back until the result is dropped.
+    /// Counts a response of the request as held back until the result is dropped.
     pub(super) fn hold_back(&self) -> HeldBack {
-        self.0.held_back.fetch_add(1, Ordering::Relaxed);
+        if let Some(flows) = &self.0.held_back {
+            flows.change(self.0.flow, |held_back| held_back + 1);
+        }
         HeldBack(self.clone())
     }
 }
@@ -46,6 +55,35 @@ pub(super) struct HeldBack(RunnableJobs);
 
 impl Drop for HeldBack {
     fn drop(&mut self) {
-        self.0.0.held_back.fetch_sub(1, Ordering::Relaxed);
+        let of_request = &*self.0.0;
+        if let Some(flows) = &of_request.held_back {
+            flows.change(of_request.flow, |held_back| held_back - 1);
+        }
+    }
+}
+
+/// The flows whose responses wait because the callers have not read others. More of their requests would only have to wait,
+/// too.
+#[derive(Debug, Default)]
+pub(crate) struct HeldBackFlows {
+    /// Number of such flows.
+    flows: AtomicUsize,
+    responses: Mutex<HashMap<u64, u32>>,
+}
+
+impl HeldBackFlows {
+    /// True if a response of the flow waits.
+    pub(crate) fn contains(&self, flow: u64) -> bool {
+        self.flows.load(Ordering::Relaxed) > 0 && self.responses.lock().contains_key(&flow)
+    }
+
+    fn change(&self, flow: u64, to: impl FnOnce(u32) -> u32) {
+        let mut responses = self.responses.lock();
+        let of_flow = responses.entry(flow).or_default();
+        *of_flow = to(*of_flow);
+        if *of_flow == 0 {
+            responses.remove(&flow);
+        }
+        self.flows.store(responses.len(), Ordering::Relaxed);
     }
 }
