@@ -181,7 +181,7 @@ fn schemas(cases: &mut Cases, scale: &Scale) {
 
 fn definitions(cases: &mut Cases, scale: &Scale) {
     let n = scale.size(10_000);
-    cases.request("definition: 3,000 versions", move || {
+    cases.add("definition: 3,000 versions", move |scene| {
         let version = |i: usize| {
             format!(
                 r#"{{"name":"v{i}","served":true,"storage":{},"schema":{{"openAPIV3Schema":{{"type":"object"}}}}}}"#,
@@ -189,12 +189,13 @@ fn definitions(cases: &mut Cases, scale: &Scale) {
             )
         };
         let versions = joined(n * 3 / 10, |i| version(i + 1));
-        Request::post(
+        scene.send(&Request::post(
             DEFINITIONS,
             format!(
                 r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"as.evil.example"}},"spec":{{"group":"evil.example","scope":"Namespaced","names":{{"plural":"as","kind":"A"}},"versions":[{versions}]}}}}"#
             ),
-        )
+        ));
+        scene.delete_afterwards(format!("{DEFINITIONS}/as.evil.example"));
     });
     let mut with = |name: &str, make: Box<dyn Fn() -> (String, String) + Send>| {
         cases.add(format!("definition: {name}"), move |scene| {
