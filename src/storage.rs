@@ -17,6 +17,7 @@ pub(crate) mod entry;
 pub(crate) mod etcd;
 pub(crate) mod interface;
 pub(crate) mod transform;
+mod undecodable;
 mod version_place;
 
 pub use backend::{Backend, ResourceConfig};
@@ -29,3 +30,4 @@ pub use interface::{
     VersionMatch, Watch, WatchItem, WatchOptions,
 };
 pub(crate) use interface::{Event, Listing, Select};
+pub use undecodable::Undecodable;

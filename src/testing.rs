@@ -101,14 +101,14 @@ pub mod schema {
 
 /// Both storage backends and the watch cache (the storage suite `tests/conformance`; fuzz).
 pub mod storage {
-    pub use crate::storage::backend::ResourceHooks;
+    pub use crate::storage::backend::{ResourceHooks, Unavailable};
     pub use crate::storage::cacher::history::Bounds;
     pub use crate::storage::cacher::{Cacher, CacherConfig, Initial, Progress, Snapshot};
     pub use crate::storage::continue_token::{decode, encode};
     pub use crate::storage::encryption::Encryption;
     pub use crate::storage::{
         Backend, Budget, ContinueToken, Draft, Entry, Error, EventType, ListOptions, MinRevision, Precondition,
-        Predicate, ResourceConfig, Revision, Storage, VersionMatch, Watch, WatchItem, WatchOptions,
+        Predicate, ResourceConfig, Revision, Storage, Undecodable, VersionMatch, Watch, WatchItem, WatchOptions,
     };
 
     /// The embedded engine.

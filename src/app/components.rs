@@ -32,7 +32,10 @@ impl Probe for Store {
 
     async fn check(&self) -> Result<String, String> {
         match self.1.upgrade() {
-            Some(stores) => stores.health(self.2).map(|()| "ok".to_owned()),
+            Some(stores) => stores
+                .health(self.2)
+                .map(|()| "ok".to_owned())
+                .map_err(|e| e.to_string()),
             None => Err("the store is closed".to_owned()),
         }
     }

@@ -9,7 +9,7 @@ use crate::cli::options::{EtcdOptions, StorageOptions};
 use crate::extensions::custom_resources;
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
-use crate::storage::backend::{Backend, BackendStats, ConvertStored, ResourceHooks};
+use crate::storage::backend::{Backend, BackendStats, ConvertStored, ResourceHooks, Unavailable};
 use crate::storage::embedded::{self, DirectoryLock, Engine};
 use crate::storage::encryption::Encryption;
 use crate::storage::etcd::{self, Access, Cluster};
@@ -169,8 +169,8 @@ impl Stores {
     /// Health of the backend with this index.
     ///
     /// # Errors
-    /// A one-line reason.
-    pub(crate) fn health(&self, index: usize) -> Result<(), String> {
+    /// The reason.
+    pub(crate) fn health(&self, index: usize) -> Result<(), Unavailable> {
         self.all().nth(index).map_or(Ok(()), |store| store.health())
     }
 
@@ -196,7 +196,7 @@ impl Stores {
         let Some(encryption) = &self.encryption else { return };
         if encryption.has_plugins() {
             let plugins = encryption.clone();
-            let check = move || plugins.health().map_err(|e| e.to_string());
+            let check = move || plugins.health();
             server.add_health_check(HealthCheck::new("kms-providers", Endpoints::HEALTHZ_READYZ, check));
         }
         if self.reload {

@@ -13,7 +13,7 @@ use crate::storage::transform::ENCRYPTED;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{IsTerminal, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -240,24 +240,22 @@ async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Re
     let (revision, pairs) = read.map_err(Error::other)?;
     let mut objects = Vec::with_capacity(pairs.len());
     for pair in pairs.into_iter().filter(|p| is_object(p, &prefix)) {
-        let about = |why: String| Error::other(format!("{}: {why}", pair.key));
+        let about = |why: &dyn Display| Error::other(format!("{}: {why}", pair.key));
         let below = pair.key.strip_prefix(&prefix).unwrap_or(&pair.key);
         let key = format!("{ROOT}{below}");
         let value = match &encryption {
             None if pair.value.starts_with(ENCRYPTED) => {
-                return Err(about(
-                    "it is encrypted: --encryption-provider-config must be given".to_owned(),
-                ));
+                return Err(about(&"it is encrypted: --encryption-provider-config must be given"));
             }
-            None => to_embedded(&pair.value, update).map_err(about)?,
+            None => to_embedded(&pair.value, update).map_err(|e| about(&e))?,
             Some(encryption) => {
                 let plain = encryption.open_any(&pair.key, &pair.value);
-                let plain = plain.map_err(|e| about(e.to_string()))?;
-                let group = group_of(&plain).map_err(about)?;
+                let plain = plain.map_err(|e| about(&e))?;
+                let group = group_of(&plain).map_err(|e| about(&e))?;
                 let transform = encryption.transform(&group, &resource_name(&pair.key));
-                let object = to_embedded(&plain, update).map_err(about)?;
+                let object = to_embedded(&plain, update).map_err(|e| about(&e))?;
                 let sealed = transform.seal(&key, object);
-                sealed.map_err(|e| about(e.to_string()))?
+                sealed.map_err(|e| about(&e))?
             }
         };
         objects.push(Object {

@@ -9,6 +9,7 @@ use crate::api::{by_gvk, decode};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Resource;
+use crate::storage::Undecodable;
 use crate::storage::backend::ConvertStored;
 use std::sync::Arc;
 
@@ -27,9 +28,12 @@ pub(crate) fn convert_stored(row: &Resource) -> ConvertStored {
 ///
 /// # Errors
 /// The object's version or kind is unknown (with upstream's message), or it is of another kind.
-pub(crate) fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Result<bool, String> {
+pub(crate) fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Result<bool, Undecodable> {
     let (version, found) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
-    let unknown = || format!("no kind \"{found}\" is registered for version \"{version}\"");
+    let unknown = || Undecodable::UnknownKind {
+        version: version.to_owned(),
+        kind: found.to_owned(),
+    };
     let from = GroupVersion::parse(version).ok_or_else(unknown)?;
     if from == *to && found == kind {
         return Ok(false);
@@ -41,9 +45,12 @@ pub(crate) fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Resu
     }
     by_gvk(&from.group, &from.version, found).ok_or_else(unknown)?;
     let Some(def) = by_gvk(&to.group, &to.version, kind).filter(|_| found == kind && from.group == to.group) else {
-        return Err(format!(
-            "the stored object is a {found} of {version}, not a {kind} of {to}"
-        ));
+        return Err(Undecodable::OtherKind {
+            version: version.to_owned(),
+            found: found.to_owned(),
+            to: to.clone(),
+            kind: kind.to_owned(),
+        });
     };
     // Only v1beta1 is structured differently; v1beta2 has v1's fields.
     if from.group == "resource.k8s.io" && from.version == "v1beta1" {
@@ -56,7 +63,7 @@ pub(crate) fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Resu
     }
     // All other versions have the same fields (checked by a test below).
     object.set(&["apiVersion"], to.to_string());
-    decode::normalize(def, object).map_err(|e| e.to_string())?;
+    decode::normalize(def, object)?;
     Ok(true)
 }
 
@@ -80,7 +87,7 @@ const STORED_VERSIONS: [(&str, &str, &str); 12] = [
 ///
 /// # Errors
 /// As of [`convert`].
-pub(crate) fn update(object: &mut Value) -> Result<(), String> {
+pub(crate) fn update(object: &mut Value) -> Result<(), Undecodable> {
     let (version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]).to_owned());
     let Some(from) = GroupVersion::parse(version) else {
         return Ok(());
@@ -148,16 +155,16 @@ mod tests {
         let mut address = json!({"apiVersion": "networking.k8s.io/v1beta1", "kind": "IPAddress",
             "metadata": {"name": "10.0.0.1"}, "spec": {"parentRef": {"name": "a", "resource": "services"}}});
         let to = v1("networking.k8s.io", "v1");
-        assert_eq!(convert(&mut address, &to, "IPAddress"), Ok(true));
+        assert_eq!(convert(&mut address, &to, "IPAddress").ok(), Some(true));
         assert_eq!(address.str_at(&["apiVersion"]), "networking.k8s.io/v1");
         assert_eq!(address.str_at(&["spec", "parentRef", "name"]), "a");
-        assert_eq!(convert(&mut address, &to, "IPAddress"), Ok(false));
+        assert_eq!(convert(&mut address, &to, "IPAddress").ok(), Some(false));
 
         let mut scaler = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"},
             "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"},
                 "targetCPUUtilizationPercentage": 50}});
         let to = v1("autoscaling", "v2");
-        assert_eq!(convert(&mut scaler, &to, "HorizontalPodAutoscaler"), Ok(true));
+        assert_eq!(convert(&mut scaler, &to, "HorizontalPodAutoscaler").ok(), Some(true));
         let metric = scaler.at(&["spec", "metrics"]).items()[0].clone();
         assert_eq!(metric.str_at(&["resource", "name"]), "cpu");
     }
@@ -170,7 +177,7 @@ mod tests {
             {"name": "one", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2},
             {"name": "any", "firstAvailable": [{"name": "x", "deviceClassName": "gpu"}]},
         ]}}});
-        assert_eq!(convert(&mut claim, &to, "ResourceClaim"), Ok(true));
+        assert_eq!(convert(&mut claim, &to, "ResourceClaim").ok(), Some(true));
         let requests = claim.at(&["spec", "devices", "requests"]).items();
         assert_eq!(requests[0].str_at(&["exactly", "deviceClassName"]), "gpu");
         assert!(requests[0].get("count").is_null());
@@ -180,7 +187,7 @@ mod tests {
         let mut slice = json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceSlice", "metadata": {"name": "a"},
             "spec": {"driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
                 "devices": [{"name": "g0", "basic": {"attributes": {"model": {"string": "x"}}}}]}});
-        assert_eq!(convert(&mut slice, &to, "ResourceSlice"), Ok(true));
+        assert_eq!(convert(&mut slice, &to, "ResourceSlice").ok(), Some(true));
         let device = &slice.at(&["spec", "devices"]).items()[0];
         assert_eq!(device.str_at(&["attributes", "model", "string"]), "x");
     }
@@ -189,9 +196,10 @@ mod tests {
     fn unknown_versions_and_other_kinds_are_rejected() {
         let to = v1("batch", "v1");
         let mut old = json!({"apiVersion": "batch/v2alpha1", "kind": "CronJob", "metadata": {}});
+        let unknown = convert(&mut old, &to, "CronJob").expect_err("an unknown version");
         assert_eq!(
-            convert(&mut old, &to, "CronJob"),
-            Err("no kind \"CronJob\" is registered for version \"batch/v2alpha1\"".to_owned())
+            unknown.to_string(),
+            "no kind \"CronJob\" is registered for version \"batch/v2alpha1\""
         );
         let mut other = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}});
         assert!(convert(&mut other, &to, "CronJob").is_err());

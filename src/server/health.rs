@@ -11,7 +11,8 @@ use http::StatusCode;
 use http::header::X_CONTENT_TYPE_OPTIONS;
 use prometheus::{IntCounter, IntGauge};
 use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::convert::Infallible;
+use std::fmt::{Display, Write};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -52,17 +53,17 @@ pub(crate) struct HealthCheck {
 
 impl HealthCheck {
     /// A check on the given endpoints. Its error appears in the log and in the response of the individual check.
-    pub(crate) fn new(
+    pub(crate) fn new<E: Display>(
         name: impl Into<String>,
         on: Endpoints,
-        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+        check: impl Fn() -> Result<(), E> + Send + Sync + 'static,
     ) -> Self {
         Self {
             name: name.into(),
             group: None,
             on,
             graced: false,
-            check: Arc::new(check),
+            check: Arc::new(move || check().map_err(|e| e.to_string())),
         }
     }
 
@@ -99,7 +100,7 @@ impl HealthCheck {
 
     /// A check that always passes.
     pub(crate) fn ping() -> Self {
-        Self::new("ping", Endpoints::ALL, || Ok(()))
+        Self::new("ping", Endpoints::ALL, || Ok::<_, Infallible>(()))
     }
 }
 
@@ -300,15 +301,11 @@ mod tests {
             HealthCheck::new("etcd", Endpoints::ALL, {
                 let bad = bad.clone();
                 move || {
-                    if bad.load(Ordering::Relaxed) {
-                        Err("no".into())
-                    } else {
-                        Ok(())
-                    }
+                    if bad.load(Ordering::Relaxed) { Err("no") } else { Ok(()) }
                 }
             })
             .in_group("storage"),
-            HealthCheck::new("shutdown", Endpoints::READYZ, || Ok(())),
+            HealthCheck::new("shutdown", Endpoints::READYZ, || Ok::<_, Infallible>(())),
         ];
         let r = routes(&checks, &Telemetry::new(), None, &Signal::new("ready"));
         assert_eq!(get(&r, "/livez").await, Some((200, "ok".into())));
@@ -347,8 +344,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_unfinished_hook_passes_livez_during_the_grace_period() {
-        let checks =
-            [HealthCheck::new("poststarthook/x", Endpoints::ALL, || Err("not finished".into())).with_livez_grace()];
+        let checks = [HealthCheck::new("poststarthook/x", Endpoints::ALL, || Err("not finished")).with_livez_grace()];
         let until = Some(Instant::now() + std::time::Duration::from_secs(60));
         let r = routes(&checks, &Telemetry::new(), until, &Signal::new("ready"));
         assert_eq!(get(&r, "/livez").await.unwrap().0, 200);

@@ -80,7 +80,7 @@ impl Lifecycle {
         let initiated = self.shutdown_initiated.clone();
         HealthCheck::new("shutdown", Endpoints::READYZ, move || {
             if initiated.fired() {
-                Err("process is shutting down".into())
+                Err("process is shutting down")
             } else {
                 Ok(())
             }

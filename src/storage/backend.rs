@@ -3,7 +3,7 @@
 
 use super::cacher::Counters;
 use super::transform::Transform;
-use super::{Revision, Storage};
+use super::{Revision, Storage, Undecodable};
 use crate::apimachinery::value::{Str, Value};
 use crate::telemetry::StorageMetrics;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(crate) type SelectableFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send 
 
 /// Converts an object written by another program (an etcd that other API servers share) to the storage version, and
 /// applies defaults. Returns true if the object was in another version; the error says why it cannot be served.
-pub(crate) type ConvertStored = Arc<dyn Fn(&mut Value) -> Result<bool, String> + Send + Sync>;
+pub(crate) type ConvertStored = Arc<dyn Fn(&mut Value) -> Result<bool, Undecodable> + Send + Sync>;
 
 /// Per-resource hooks between the store and its objects.
 #[derive(Clone)]
@@ -77,6 +77,41 @@ pub struct BackendStats {
     pub bytes: Vec<(String, u64)>,
 }
 
+/// Why a store does not work, or not for now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// A write to the disk has failed. Permanent: what is on the disk is not known.
+    #[error("{0}")]
+    Failed(String),
+    /// The thread that commits writes has ended.
+    #[error("the committer has stopped")]
+    CommitterStopped,
+    /// The store was shut down.
+    #[error("the store is closed")]
+    Closed,
+    /// The disk is full. Reads and deletions continue.
+    #[error("the store's disk is full: only reads and deletions are taken until there is space")]
+    DiskFull,
+    /// etcd has raised its alarm NOSPACE.
+    #[error("etcd is out of space (alarm NOSPACE): writes are refused")]
+    OutOfSpace,
+    /// etcd has not been reached yet.
+    #[error("etcd client connection not yet established")]
+    NotConnected,
+    /// etcd does not answer in time.
+    #[error("error getting data from etcd: context deadline exceeded")]
+    TimedOut,
+    /// etcd answers with an error.
+    #[error("error getting data from etcd: {0}")]
+    Refused(String),
+    /// The server is shutting down.
+    #[error("server is shutting down")]
+    ShuttingDown,
+    /// These resources have not been read yet.
+    #[error("{}", .0.join(", "))]
+    Loading(Vec<String>),
+}
+
 /// A running store.
 pub trait Backend: Send + Sync + 'static {
     /// Returns the store of a resource; repeated calls with one prefix return the same store. May be called at any
@@ -96,21 +131,21 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// The reason it does not.
-    fn health(&self) -> Result<(), String>;
+    fn health(&self) -> Result<(), Unavailable>;
 
     /// Reports whether the store currently accepts reads and writes.
     ///
     /// # Errors
     /// The reason it does not.
-    fn readiness(&self) -> Result<(), String> {
+    fn readiness(&self) -> Result<(), Unavailable> {
         self.health()
     }
 
     /// Reports whether the watch caches of all resources requested so far have been filled.
     ///
     /// # Errors
-    /// The resources that are not loaded, and why.
-    fn loaded(&self) -> Result<(), String> {
+    /// [`Unavailable::Loading`]: the resources that are not loaded, and why.
+    fn loaded(&self) -> Result<(), Unavailable> {
         Ok(())
     }
 

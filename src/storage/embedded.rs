@@ -26,7 +26,7 @@ mod tests_damage;
 pub(crate) mod tool;
 mod wal;
 
-use super::backend::{Backend, BackendStats, ResourceHooks};
+use super::backend::{Backend, BackendStats, ResourceHooks, Unavailable};
 use super::cacher::history::Bounds;
 use super::cacher::{Cacher, FRESHNESS_WAIT, Progress};
 use super::transform::{Transform, TransformError};
@@ -234,14 +234,14 @@ impl Engine {
     ///
     /// # Errors
     /// The reason it does not; reads continue.
-    pub fn health(&self) -> Result<(), String> {
+    pub fn health(&self) -> Result<(), Unavailable> {
         if let Some(why) = self.shared.failed.get() {
-            return Err(why.clone());
+            return Err(Unavailable::Failed(why.clone()));
         }
         match &*self.thread.lock() {
             Some(thread) if !thread.is_finished() => Ok(()),
-            Some(_) => Err("the committer has stopped".into()),
-            None => Err("the store is closed".into()),
+            Some(_) => Err(Unavailable::CommitterStopped),
+            None => Err(Unavailable::Closed),
         }
     }
 
@@ -249,10 +249,10 @@ impl Engine {
     ///
     /// # Errors
     /// The reason they are not; reads continue.
-    pub fn readiness(&self) -> Result<(), String> {
+    pub fn readiness(&self) -> Result<(), Unavailable> {
         self.health()?;
         if self.shared.full.load(Ordering::Acquire) {
-            return Err(FULL.into());
+            return Err(Unavailable::DiskFull);
         }
         Ok(())
     }
@@ -312,11 +312,11 @@ impl Backend for Engine {
         Engine::release(self, prefix);
     }
 
-    fn health(&self) -> Result<(), String> {
+    fn health(&self) -> Result<(), Unavailable> {
         Engine::health(self)
     }
 
-    fn readiness(&self) -> Result<(), String> {
+    fn readiness(&self) -> Result<(), Unavailable> {
         Engine::readiness(self)
     }
 

@@ -24,7 +24,7 @@ mod tests;
 pub(crate) mod tool;
 mod values;
 
-use super::backend::{Backend, BackendStats, ResourceConfig, ResourceHooks};
+use super::backend::{Backend, BackendStats, ResourceConfig, ResourceHooks, Unavailable};
 use super::cacher::FRESHNESS_WAIT;
 use super::cacher::history::Bounds;
 use super::transform::Plain;
@@ -251,25 +251,25 @@ impl Backend for Cluster {
         }
     }
 
-    fn health(&self) -> Result<(), String> {
+    fn health(&self) -> Result<(), Unavailable> {
         if self.closed.load(Ordering::Acquire) {
-            return Err("server is shutting down".to_owned());
+            return Err(Unavailable::ShuttingDown);
         }
         self.probe.health.get()
     }
 
-    fn readiness(&self) -> Result<(), String> {
+    fn readiness(&self) -> Result<(), Unavailable> {
         if self.closed.load(Ordering::Acquire) {
-            return Err("server is shutting down".to_owned());
+            return Err(Unavailable::ShuttingDown);
         }
         self.probe.readiness.get()?;
         if self.shared.no_space.load(Ordering::Acquire) {
-            return Err("etcd is out of space (alarm NOSPACE): writes are refused".to_owned());
+            return Err(Unavailable::OutOfSpace);
         }
         Ok(())
     }
 
-    fn loaded(&self) -> Result<(), String> {
+    fn loaded(&self) -> Result<(), Unavailable> {
         let resources = self.resources.lock();
         let unread = resources.iter().filter_map(|(prefix, r)| match &*r.state.borrow() {
             State::Loading(_, Some(why)) => Some(format!("{prefix}: {why}")),
@@ -279,7 +279,7 @@ impl Backend for Cluster {
         let unread: Vec<String> = unread.collect();
         match unread.is_empty() {
             true => Ok(()),
-            false => Err(unread.join(", ")),
+            false => Err(Unavailable::Loading(unread)),
         }
     }
 

@@ -243,7 +243,7 @@ fn a_partitioned_leader_accepts_no_write_and_returns_nothing_stale() {
         }
         let any = s.get("ns/a", MinRevision::Any).await.unwrap().unwrap();
         assert_eq!(any.revision, start, "the cached state is still served");
-        let why = few.cluster.health().unwrap_err();
+        let why = few.cluster.health().unwrap_err().to_string();
         assert!(why.starts_with("error getting data from etcd: "), "{why}");
 
         etcd.heal();

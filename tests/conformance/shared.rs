@@ -215,7 +215,7 @@ fn a_full_database_refuses_writes_but_stays_readable() {
             }
         }
         assert_eq!(refusal.as_deref(), Some("etcdserver: mvcc: database space exceeded"));
-        let why = one.readiness().unwrap_err();
+        let why = one.readiness().unwrap_err().to_string();
         assert!(why.contains("NOSPACE"), "{why}");
         assert!(one.health().is_ok());
         let seen = s.get("ns/kept", MinRevision::Latest).await.unwrap().unwrap();

@@ -49,7 +49,7 @@ impl PostStartHook {
             if done.load(Ordering::Acquire) {
                 Ok(())
             } else {
-                Err("not finished".into())
+                Err("not finished")
             }
         })
         .with_livez_grace()

@@ -74,7 +74,7 @@ impl Disk {
             path: path.with_extension("db-wal"),
             source,
         })?;
-        checked.map_err(|why| OpenError::damaged(&path, why))?;
+        checked.map_err(|damage| OpenError::damaged(&path, damage.to_string()))?;
         let io = |source| OpenError::Io {
             path: path.clone(),
             source,

@@ -198,7 +198,7 @@ async fn full_disk_refuses_writes_until_space_is_freed() {
     let refused = put(&s, "ns/b", "1").await.expect_err("there is no space");
     assert!(refused.to_string().contains("disk is full"), "{refused}");
     assert!(engine.health().is_ok(), "a restart would not help");
-    assert!(engine.readiness().is_err_and(|e| e.contains("disk is full")));
+    assert_eq!(engine.readiness(), Err(Unavailable::DiskFull));
     let again = put(&s, "ns/b", "1").await.expect_err("still");
     assert!(again.to_string().contains("disk is full"), "{again}");
     assert!(s.get("ns/a", MinRevision::Latest).await.expect("readable").is_some());

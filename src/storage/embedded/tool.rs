@@ -84,7 +84,7 @@ fn open_store(dir: &Path) -> Result<Connection, OpenError> {
             path: path.with_extension("db-wal"),
             source,
         })?;
-        log.map_err(|why| OpenError::damaged(&path, why))?;
+        log.map_err(|damage| OpenError::damaged(&path, damage.to_string()))?;
     }
     open_read_only(&path)
 }

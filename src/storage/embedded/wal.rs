@@ -16,6 +16,17 @@ const INDEX: usize = 48;
 /// Offset in the index of the number of frames already copied into the database file.
 const BACKFILLED: usize = 96;
 
+/// How a log is damaged. The text follows the name of the store.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Damage {
+    #[error("the header of its write-ahead log is broken")]
+    Header,
+    #[error("its write-ahead log is broken behind frame {valid_frames} and goes on")]
+    Gap { valid_frames: u32 },
+    #[error("its write-ahead log has {valid_frames} frames of {written} that were written")]
+    Shortened { valid_frames: u32, written: u32 },
+}
+
 /// Result of scanning a log.
 #[derive(Debug, Default)]
 struct Log {
@@ -30,17 +41,15 @@ struct Log {
 ///
 /// # Errors
 /// Inner: what is damaged. Outer: an error reading the files.
-pub(super) fn check(store: &Path) -> std::io::Result<Result<(), String>> {
+pub(super) fn check(store: &Path) -> std::io::Result<Result<(), Damage>> {
     let log = match read(&store.with_extension("db-wal"))? {
         Ok(log) => log,
         Err(why) => return Ok(Err(why)),
     };
     if log.continues_after_tear {
-        let why = format!(
-            "its write-ahead log is broken behind frame {} and goes on",
-            log.valid_frames
-        );
-        return Ok(Err(why));
+        return Ok(Err(Damage::Gap {
+            valid_frames: log.valid_frames,
+        }));
     }
     let index = match File::open(store.with_extension("db-shm")) {
         Ok(mut file) => {
@@ -62,10 +71,10 @@ pub(super) fn check(store: &Path) -> std::io::Result<Result<(), String>> {
             if other || (log.valid_frames == 0 && moved >= frames) {
                 Ok(())
             } else {
-                Err(format!(
-                    "its write-ahead log has {} frames of {frames} that were written",
-                    log.valid_frames
-                ))
+                Err(Damage::Shortened {
+                    valid_frames: log.valid_frames,
+                    written: frames,
+                })
             }
         }
         _ => Ok(()),
@@ -100,7 +109,7 @@ fn fill(from: &mut impl Read, into: &mut [u8]) -> std::io::Result<bool> {
     }
 }
 
-fn read(path: &Path) -> std::io::Result<Result<Log, String>> {
+fn read(path: &Path) -> std::io::Result<Result<Log, Damage>> {
     let mut log = Log::default();
     let file = match File::open(path) {
         Ok(file) => file,
@@ -118,7 +127,7 @@ fn read(path: &Path) -> std::io::Result<Result<Log, String>> {
     let mut s = sum((0, 0), &header[..24], big);
     let magic = number(&header, 0, true) & !1 == 0x377f_0682;
     if !magic || s != (number(&header, 24, true), number(&header, 28, true)) || !(512..=65_536).contains(&page) {
-        return Ok(Err("the header of its write-ahead log is broken".into()));
+        return Ok(Err(Damage::Header));
     }
     log.salts.copy_from_slice(&header[16..24]);
     let mut frame = vec![0; FRAME + page];

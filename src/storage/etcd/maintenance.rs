@@ -5,6 +5,7 @@ use super::client::{Limits, kv};
 use super::error::Failure;
 use super::resource::Shared;
 use crate::storage::Revision;
+use crate::storage::backend::Unavailable;
 use crate::sync::Mutex;
 use etcd_client::{AlarmAction, AlarmType, Compare, CompareOp, GetOptions, Txn, TxnOp, TxnOpResponse};
 use std::sync::Arc;
@@ -17,20 +18,20 @@ const COMPACTED: &str = "compact_rev_key";
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Result of the last probe.
-pub(super) struct ProbeResult(Mutex<Result<(), String>>);
+pub(super) struct ProbeResult(Mutex<Result<(), Unavailable>>);
 
 impl Default for ProbeResult {
     fn default() -> Self {
-        Self(Mutex::new(Err("etcd client connection not yet established".to_owned())))
+        Self(Mutex::new(Err(Unavailable::NotConnected)))
     }
 }
 
 impl ProbeResult {
-    pub(crate) fn get(&self) -> Result<(), String> {
+    pub(crate) fn get(&self) -> Result<(), Unavailable> {
         self.0.lock().clone()
     }
 
-    pub(crate) fn set(&self, found: Result<(), String>) {
+    pub(crate) fn set(&self, found: Result<(), Unavailable>) {
         *self.0.lock() = found;
     }
 }
@@ -74,10 +75,8 @@ pub(super) async fn probe(shared: &Shared, result: &ProbeResult, key: &str, time
         let read = shared.members.range_within(limits, key, GetOptions::new());
         result.set(match tokio::time::timeout(timeout, read).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(Failure::TimedOut)) | Err(_) => {
-                Err("error getting data from etcd: context deadline exceeded".to_owned())
-            }
-            Ok(Err(e)) => Err(format!("error getting data from etcd: {e}")),
+            Ok(Err(Failure::TimedOut)) | Err(_) => Err(Unavailable::TimedOut),
+            Ok(Err(e)) => Err(Unavailable::Refused(e.to_string())),
         });
         tokio::time::sleep(every).await;
     }

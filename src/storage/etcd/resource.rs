@@ -9,7 +9,7 @@ use super::values::{self, MediaType};
 use crate::storage::backend::{ConvertStored, SelectableFields};
 use crate::storage::cacher::{Cacher, CacherConfig, Counters, Progress};
 use crate::storage::transform::Transform;
-use crate::storage::{Budget, Compaction, Draft, Entry, Error, Precondition, Revision};
+use crate::storage::{Budget, Compaction, Draft, Entry, Error, Precondition, Revision, Undecodable};
 use crate::tasks::{Signal, off_thread};
 use crate::telemetry::{Operation, StorageMetrics, spans};
 use bytes::Bytes;
@@ -403,7 +403,7 @@ impl Decoder {
             key: Box::from(&*key),
             source: Arc::new(e),
         })?;
-        let broken = |why: String| Error::Failed(format!("unable to decode key {key:?}: {why}"));
+        let broken = |why: Undecodable| Error::Failed(format!("unable to decode key {key:?}: {why}"));
         let mut tree = values::decode(&opened.bytes).map_err(broken)?;
         let today = values::is_written_so(&opened.bytes, &tree, self.media);
         let revived = self.convert.as_ref().map_or(Ok(false), |convert| convert(&mut tree));

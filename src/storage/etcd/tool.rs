@@ -8,7 +8,7 @@ use super::resource::end_of;
 use super::values::{self, MediaType};
 use crate::apimachinery::value::Value;
 use crate::storage::transform::ENCRYPTED;
-use crate::storage::{Draft, embedded};
+use crate::storage::{Draft, Undecodable, embedded};
 use bytes::Bytes;
 use embedded::tool::{Object, Progress};
 use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
@@ -79,8 +79,11 @@ fn now() -> i64 {
 /// the current storage version.
 ///
 /// # Errors
-/// Why the bytes are not a valid object.
-pub(crate) fn to_embedded(value: &[u8], update: fn(&mut Value) -> Result<(), String>) -> Result<Bytes, String> {
+/// [`Undecodable`].
+pub(crate) fn to_embedded(
+    value: &[u8],
+    update: fn(&mut Value) -> Result<(), Undecodable>,
+) -> Result<Bytes, Undecodable> {
     let mut tree = values::decode(value)?;
     update(&mut tree)?;
     Ok(Draft::new(&tree, Vec::new()).json)
@@ -89,8 +92,8 @@ pub(crate) fn to_embedded(value: &[u8], update: fn(&mut Value) -> Result<(), Str
 /// Returns the API group of a stored object in any encoding.
 ///
 /// # Errors
-/// Why the bytes are not a valid object.
-pub(crate) fn group_of(value: &[u8]) -> Result<String, String> {
+/// [`Undecodable`].
+pub(crate) fn group_of(value: &[u8]) -> Result<String, Undecodable> {
     let tree = values::decode(value)?;
     let version = tree.str_at(&["apiVersion"]);
     Ok(version.split_once('/').map_or("", |(group, _)| group).to_owned())

@@ -7,7 +7,7 @@ use crate::api::protobuf;
 use crate::apimachinery::codec::{json, protobuf as wire, yaml};
 use crate::apimachinery::value::Value;
 use crate::storage::backend::SelectableFields;
-use crate::storage::{Draft, Entry, Revision};
+use crate::storage::{Draft, Entry, Revision, Undecodable};
 use bytes::Bytes;
 
 /// `--storage-media-type`: the encoding of built-in kinds.
@@ -54,27 +54,29 @@ pub(crate) fn encode(object: &Bytes, media: MediaType) -> Bytes {
 /// Decodes a stored value.
 ///
 /// # Errors
-/// Why the bytes are not a valid object.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Value, String> {
+/// [`Undecodable`].
+pub(crate) fn decode(bytes: &[u8]) -> Result<Value, Undecodable> {
     let mut tree = if bytes.starts_with(&wire::MAGIC) {
         let unknown = wire::open(bytes)?;
         let (version, kind) = (&*unknown.api_version, &*unknown.kind);
-        let def = protobuf::definition(version, kind)
-            .ok_or_else(|| format!("no kind \"{kind}\" is registered for version \"{version}\""))?;
-        protobuf::decode(def, version, kind, unknown.raw).map_err(|e| e.to_string())?
+        let def = protobuf::definition(version, kind).ok_or_else(|| Undecodable::UnknownKind {
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+        })?;
+        protobuf::decode(def, version, kind, unknown.raw)?
     } else if bytes.trim_ascii_start().first() == Some(&b'{') {
         json::decode(bytes)?
     } else {
         yaml::decode(bytes)?
     };
     if tree.at(&["metadata"]).as_object().is_none() {
-        return Err("it has no metadata".to_owned());
+        return Err(Undecodable::NoMetadata);
     }
     let (version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
     let def = Some(version).filter(|v| !v.is_empty());
     if let Some(def) = def.and_then(|version| protobuf::definition(version, kind)) {
         let claims = kind == "StatefulSet";
-        normalize(def, &mut tree).map_err(|e| e.to_string())?;
+        normalize(def, &mut tree)?;
         if claims {
             name_claims(&mut tree);
         }
