@@ -93,3 +93,16 @@ fn what_kube_apiserver_refuses_is_refused_in_its_words() {
         assert!(refused.contains(why), "{source}: {refused}");
     }
 }
+
+/// Each line has a text, and the errors about it. `OPERAND` stands for the list of what an operand starts with.
+#[test]
+fn syntax_errors_are_those_of_cel_go() {
+    const OPERAND: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+    for line in include_str!("syntax.tsv").lines() {
+        let (source, wanted) = line.split_once('\t').expect("two fields");
+        let refused = environment().compile(source).expect_err(source).to_string();
+        let errors = refused.lines().filter_map(|l| l.strip_prefix("ERROR: <input>:"));
+        let found = errors.collect::<Vec<_>>().join(" | ").replace(OPERAND, "OPERAND");
+        assert_eq!(found, wanted, "{source}");
+    }
+}
