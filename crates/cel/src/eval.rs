@@ -2,7 +2,7 @@
 
 mod fold;
 
-use crate::plan::{Call, Index, Node, Select, Selection};
+use crate::plan::{Call, Index, Node, Regex, Select, Selection};
 use crate::types::ObjectType;
 use crate::value::{Dict, Fail, NO_OVERLOAD, Out, Record, Text, Val, error, no_overload};
 use crate::{Activation, Program, library};
@@ -26,6 +26,8 @@ pub(crate) struct Machine<'p, 'a> {
     limit: u64,
     /// Bytes that may yet be allocated for strings and lists whose size the cost does not bound.
     memory: usize,
+    /// What patterns may yet take.
+    work: library::regex::Work,
 }
 
 /// What computed strings and lists may take in one evaluation. cel-go shares the parts of lists that are added, and
@@ -63,6 +65,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             cost: 0,
             limit,
             memory: MEMORY,
+            work: library::regex::Work::new(),
         }
     }
 
@@ -290,8 +293,14 @@ impl<'p, 'a> Machine<'p, 'a> {
     fn invoke(&mut self, call: &'a Call, args: &mut [Val<'a>]) -> Out<'a> {
         // What is charged before the call bounds what the call does.
         self.charge(call.cost.before(args))?;
-        let out = match &call.regex {
-            Some(regex) => library::regex::run(call.function.name, regex, args),
+        let pattern = match &call.regex {
+            Regex::None => None,
+            Regex::Constant(pattern) => Some(Some(pattern)),
+            Regex::Computed => Some(None),
+        };
+        let left = (self.limit - self.cost, self.limit);
+        let out = match pattern {
+            Some(pattern) => library::regex::run(call.function.name, pattern, args, &mut self.work, left),
             None => (call.run)(args),
         };
         match out {

@@ -466,6 +466,7 @@ impl Parser<'_> {
                 self.advance();
                 return self.name_or_call();
             }
+            Token::Punct("!") => return Err(self.complaint("mismatched", recovery::OPERAND)),
             _ => {
                 // What is left out may be the start of any operand.
                 self.start_of_operand(&[])?;

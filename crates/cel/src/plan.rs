@@ -9,11 +9,11 @@ mod fold;
 use crate::ast::{Call as CallExpr, Element, Expr, Kind, Literal, Select as SelectExpr, Struct, op};
 use crate::checker::{Callee, Checked, Reference};
 use crate::cost::{self, CallCost};
+use crate::library::regex::{self, Pattern};
 use crate::library::{self, Body, Function};
 use crate::macros::TARGET;
 use crate::types::{ObjectType, Type};
 use crate::value::{Fail, Key, List, NO_OVERLOAD, Text, Val};
-use regex::Regex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -113,8 +113,14 @@ pub(crate) struct Call {
     pub cost: CallCost,
     /// True if the result is new, and larger than what the cost bounds.
     pub builds: bool,
-    /// The compiled pattern, if it is constant.
-    pub regex: Option<Regex>,
+    pub regex: Regex,
+}
+
+/// The pattern of a call that takes one.
+pub(crate) enum Regex {
+    None,
+    Constant(Pattern),
+    Computed,
 }
 
 pub(crate) struct Fold {
@@ -142,6 +148,7 @@ pub(crate) fn plan(root: &Expr, checked: &Checked) -> Result<Plan, String> {
         checked,
         scopes: Vec::new(),
         slots: 0,
+        states: regex::MAX_TOTAL_STATES,
     };
     let root = planner.expr(root)?;
     Ok(Plan {
@@ -154,6 +161,8 @@ struct Planner<'c> {
     checked: &'c Checked,
     scopes: Vec<Arc<str>>,
     slots: usize,
+    /// How many more states the patterns may have.
+    states: u32,
 }
 
 /// The value of a literal.
@@ -323,7 +332,7 @@ impl Planner<'_> {
         self.apply(callee, args)
     }
 
-    fn apply(&self, callee: &Callee, mut args: Vec<Node>) -> Result<Node, String> {
+    fn apply(&mut self, callee: &Callee, mut args: Vec<Node>) -> Result<Node, String> {
         let function = callee.function;
         let run = match function.body {
             Body::And | Body::Or | Body::Conditional | Body::NotStrictlyFalse | Body::Alternative { .. } => {
@@ -381,14 +390,15 @@ impl Planner<'_> {
             ("sum", Some(Type::List(of))) => library::sum_of(of),
             _ => run,
         };
-        let pattern = match (function.name, args.get(1)) {
-            ("matches" | "find" | "findAll", Some(Node::Const(Val::String(pattern)))) => Some(pattern),
-            _ => None,
-        };
-        let regex = match pattern.map(|p| library::regex::compile(p)) {
-            Some(Ok(regex)) => Some(regex),
-            Some(Err(why)) => return Err(why),
-            None => None,
+        let regex = match args.get(1) {
+            _ if !regex::is_one(function.name) => Regex::None,
+            Some(Node::Const(Val::String(source))) => {
+                let pattern = Pattern::new(source)?;
+                let left = self.states.checked_sub(pattern.states());
+                self.states = left.ok_or_else(|| regex::too_large(source))?;
+                Regex::Constant(pattern)
+            }
+            _ => Regex::Computed,
         };
         Ok(Node::Call(Box::new(Call {
             function,

@@ -76,7 +76,7 @@ impl Validator<'_> {
             (Kind::Literal(Literal::String(s)), "timestamp") => Stamp::parse(s).is_some(),
             (Kind::Literal(Literal::Int(n)), "timestamp") => Stamp::new(*n, 0).is_some(),
             // Of the global function this is the text; it is validated all the same.
-            (Kind::Literal(Literal::String(s)), "matches") => library::regex::compile(s).is_ok(),
+            (Kind::Literal(Literal::String(s)), "matches") => library::regex::Pattern::new(s).is_ok(),
             _ => true,
         };
         if !valid {

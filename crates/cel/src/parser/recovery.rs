@@ -73,23 +73,35 @@ impl Parser<'_> {
 
     /// After `!` or `-`, of which there may be more before.
     pub(super) fn start_of_negated(&mut self, punct: &str) -> Parsed<()> {
-        if starts_operand(Some(self.token())) {
-            return Ok(());
+        // The two operators do not follow each other.
+        match punct {
+            "-" if self.is("!") => return Err(self.no_alternative(self.at - 1)),
+            "!" if self.is("-") && !matches!(self.token_after(), Some(Token::Int(_) | Token::Double(_))) => {
+                self.advance();
+                return Err(self.no_alternative(self.at - 1));
+            }
+            _ if starts_operand(Some(self.token())) => return Ok(()),
+            "!" => return Err(self.complaint("extraneous", OPERAND)),
+            _ => {}
         }
-        if punct == "!" {
-            return Err(self.complaint("extraneous", OPERAND));
-        }
-        let before = &self.lexemes[self.at - 1];
+        let error = self.no_alternative(self.at - 1);
+        self.report(error);
+        Err(self.complaint("mismatched", OPERAND))
+    }
+
+    /// The message about the token here, with the text from another one on.
+    fn no_alternative(&self, from: usize) -> (u32, String) {
         let end = match self.token() {
-            Token::Eof => before.end,
+            Token::Eof => self.lexemes[self.at - 1].end,
             _ => self.lexemes[self.at].end,
         };
-        let text: String = self.chars[before.start as usize..end as usize].iter().collect();
-        self.report((
+        let text: String = self.chars[self.lexemes[from].start as usize..end as usize]
+            .iter()
+            .collect();
+        (
             self.start(),
             format!("Syntax error: no viable alternative at input '{text}'"),
-        ));
-        Err(self.complaint("mismatched", OPERAND))
+        )
     }
 
     /// Parses what ends with `closer`.
