@@ -144,6 +144,6 @@ fn policies_refuse_change_and_are_refused() {
         ];
         g.kubectl_in(&create, Some(&object))
     };
-    assert_eq!(team("a", "x: y"), r#"{"team":"shop","x":"y"}"#);
+    assert_eq!(team("a", "tier: front"), r#"{"team":"shop","tier":"front"}"#);
     assert_eq!(team("b", "team: other"), r#"{"team":"other"}"#);
 }
