@@ -72,6 +72,9 @@ pub mod pki {
     pub use crate::request::{ClientCaSource, TrustAnchors};
 }
 
+/// A write and the policies that judge it (the `expressions` benchmark).
+pub mod policies;
+
 /// What the proxy reads of untrusted documents and frames (fuzz).
 pub mod proxy {
     pub use crate::proxy::html::Page;
@@ -94,7 +97,7 @@ pub mod request {
     pub use crate::request::{Body, Handler, RemoteAddr, Request, RequestContext, RequestInfo, UserInfo};
 }
 
-/// Schemas of custom resources (fuzz).
+/// Schemas of custom resources (fuzz, the `expressions` benchmark).
 pub mod schema {
     pub use crate::schema::StructuralSchema;
 }

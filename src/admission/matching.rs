@@ -50,6 +50,8 @@ pub(crate) struct Criteria {
 pub(crate) struct Matcher<'a> {
     cluster: &'a ObjectLookup,
     attributes: &'a Attributes,
+    /// The labels of the stored object, if there is one.
+    old_labels: Option<&'a Value>,
     /// The other versions of the resource, in which rules with `matchPolicy: Equivalent` may name it.
     equivalents: OnceLock<Vec<ServedKind>>,
     namespace: OnceCell<Arc<Value>>,
@@ -58,6 +60,11 @@ pub(crate) struct Matcher<'a> {
 /// True for the kinds that no webhook may intercept.
 pub(crate) fn is_exempt(attributes: &Attributes) -> bool {
     attributes.kind.group == "admissionregistration.k8s.io" && EXEMPT_KINDS.contains(&attributes.kind.kind.as_str())
+}
+
+/// The labels of an object; `None` if there is no object.
+pub(crate) fn labels_of(object: &Value) -> Option<&Value> {
+    (!object.is_null()).then(|| object.at(&["metadata", "labels"]))
 }
 
 fn rules(list: &Value) -> Vec<Rule> {
@@ -104,9 +111,19 @@ impl<'a> Matcher<'a> {
         Self {
             cluster,
             attributes,
+            old_labels: attributes.old_object.as_deref().and_then(labels_of),
             equivalents: OnceLock::new(),
             namespace: OnceCell::new(),
         }
+    }
+
+    /// True if the operation or the labels of the object suffice to tell that the criteria do not match. Of many criteria, most
+    /// are left out here, without a future for each.
+    pub(crate) fn rules_out(&self, criteria: &Criteria, labels: Option<&Value>) -> bool {
+        let without_rules = criteria.rules.is_empty() && criteria.all_without_rules;
+        let operation = self.attributes.operation;
+        let has_operation = without_rules || criteria.rules.iter().any(|r| r.has_operation(operation));
+        !has_operation || matches!(self.has_labels(criteria, labels), Ok(false))
     }
 
     /// The version of the resource to judge the write in, if the criteria match. `object` is the object of the write in
@@ -127,7 +144,7 @@ impl<'a> Matcher<'a> {
         if let Ok(false) = by_namespace {
             return Ok(None);
         }
-        let by_object = self.has_labels(criteria, object);
+        let by_object = self.has_labels(criteria, labels_of(object));
         if let Ok(false) = by_object {
             return Ok(None);
         }
@@ -211,7 +228,7 @@ impl<'a> Matcher<'a> {
         Ok(selector.matches_map(labels))
     }
 
-    fn has_labels(&self, criteria: &Criteria, object: &Value) -> Result<bool> {
+    fn has_labels(&self, criteria: &Criteria, labels: Option<&Value>) -> Result<bool> {
         let selector = criteria.objects.as_ref().map_err(|e| Status::internal(e.to_string()))?;
         if selector.is_everything() {
             return Ok(true);
@@ -220,7 +237,9 @@ impl<'a> Matcher<'a> {
         if self.attributes.operation == Operation::Connect {
             return Ok(false);
         }
-        let matches = |o: &Value| !o.is_null() && selector.matches_map(o.at(&["metadata", "labels"]));
-        Ok(matches(object) || self.attributes.old_object.as_deref().is_some_and(matches))
+        Ok([labels, self.old_labels]
+            .into_iter()
+            .flatten()
+            .any(|l| selector.matches_map(l)))
     }
 }

@@ -24,8 +24,9 @@ mod tests;
 mod validating;
 
 pub(crate) use check::{compile_errors, mutation_errors};
-pub(crate) use policies::Policies;
-pub(crate) use stored::{MutatingPolicy, StoredPolicy, ValidatingPolicy};
+pub(crate) use policies::{Policies, Snapshot};
+pub(crate) use stored::{Binding, MutatingPolicy, StoredPolicy, ValidatingPolicy};
+pub(crate) use validating::dispatch as validate;
 
 use super::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::status::Result;

@@ -22,7 +22,8 @@ use crate::request::UserInfo;
 /// # Errors
 /// Why the token is refused; empty if another thread would have to find out.
 pub fn user_of_claims(issuer: &JwtIssuer, claims: &Value) -> Result<UserInfo, String> {
-    use expressions::{Budget, Failure};
+    use expressions::Failure;
+    use torana_cel::Budget;
     claims::user(issuer, claims, Budget::quick()).map_err(|failure| match failure {
         Failure::Refused(why) => why,
         Failure::Costly => String::new(),

@@ -8,14 +8,9 @@ use crate::json;
 use crate::tasks::compute;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use torana_cel::{Environment, Fail, Program, Schema, Type, Val, Variable};
+use torana_cel::{Budget, Environment, Exceeded, Program, Schema, Type, Val, Variable};
 
 const MAX_CONDITIONS: usize = 64;
-/// Upstream's cost limit of an expression.
-const MAX_COST: u64 = 1_000_000;
-/// What all conditions together may cost without going to the compute pool: about 20 µs of loops, 200 µs of regular
-/// expressions.
-const QUICK: u64 = 1_000;
 /// About what an evaluation allocates: its cost bounds the sizes of what it makes.
 const MEMORY: usize = 16 << 20;
 
@@ -145,28 +140,25 @@ impl MatchConditions {
     /// Evaluates the conditions for a request.
     pub(super) async fn judge(self: &Arc<Self>, attributes: &Attributes<'_>) -> Judged {
         let subject = subject(attributes);
-        if let Some(judged) = self.attempt(&subject, Some(QUICK)) {
+        if let Some(judged) = self.attempt(&subject, Budget::quick()) {
             return judged;
         }
         let me = self.clone();
-        let judged = compute::offload(MEMORY, async move { me.attempt(&subject, None) }).await;
+        let judged = compute::offload(MEMORY, async move { me.attempt(&subject, Budget::full()) }).await;
         judged.ok().flatten().unwrap_or_else(|| Judged {
             applies: Err("the server is too busy to evaluate match conditions".to_owned()),
             failed: true,
         })
     }
 
-    /// Evaluates within upstream's limit for each condition, and within `in_all` for all of them. `None` if that does not
-    /// suffice.
-    fn attempt(&self, subject: &Value, in_all: Option<u64>) -> Option<Judged> {
-        let mut left = in_all;
+    /// Evaluates within a budget; `None` if it does not suffice.
+    fn attempt(&self, subject: &Value, mut budget: Budget) -> Option<Judged> {
         let mut errors: Vec<String> = Vec::new();
         for (text, program) in &self.all {
-            let value = Val::of(subject, &self.request).and_then(|value| {
+            let request = Val::of(subject, &self.request).map_err(Exceeded::Failed);
+            let value = request.and_then(|value| {
                 let request = [Variable { name: "request", value }];
-                let outcome = program.evaluate(&request, left.unwrap_or(MAX_COST));
-                left = left.map(|left| left.saturating_sub(outcome.cost));
-                outcome.value
+                budget.evaluate(program, &request)
             });
             match value {
                 Ok(Val::Bool(true)) => {}
@@ -176,8 +168,8 @@ impl MatchConditions {
                         failed: !errors.is_empty(),
                     });
                 }
-                Err(Fail::Cost) if in_all.is_some() => return None,
-                Err(why) => {
+                Err(Exceeded::Costly) => return None,
+                Err(Exceeded::Failed(why)) => {
                     let why = format!("cel evaluation error: expression '{text}' resulted in error: {why}");
                     errors.push(why);
                 }

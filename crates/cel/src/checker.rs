@@ -217,13 +217,14 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of elements of which one is `ty`: literals hold values of one type.
-    fn join(&mut self, at: u32, before: Option<Type>, ty: Type) -> Type {
+    /// The type of elements of which one is `ty`. That literals hold values of one type is validated later, because the
+    /// values of `format` may differ.
+    fn join(&mut self, before: Option<Type>, ty: Type) -> Type {
         let Some(before) = before else { return ty };
-        if self.unifier.assignable(&before, &ty) {
-            return self.unifier.general(&before, &ty);
+        match self.unifier.assignable(&before, &ty) {
+            true => self.unifier.general(&before, &ty),
+            false => Type::Dyn,
         }
-        self.mismatch(at, &before, &ty)
     }
 
     fn list(&mut self, elements: &[Element]) -> Type {
@@ -233,7 +234,7 @@ impl Checker<'_> {
             if element.optional {
                 ty = self.unwrap_optional(element.value.at, &ty);
             }
-            of = Some(self.join(element.value.at, of, ty));
+            of = Some(self.join(of, ty));
         }
         Type::list(of.unwrap_or_else(|| self.unifier.fresh()))
     }
@@ -242,12 +243,12 @@ impl Checker<'_> {
         let (mut keys, mut values) = (None, None);
         for entry in entries {
             let key = self.expr(&entry.key);
-            keys = Some(self.join(entry.key.at, keys, key));
+            keys = Some(self.join(keys, key));
             let mut value = self.expr(&entry.value);
             if entry.optional {
                 value = self.unwrap_optional(entry.value.at, &value);
             }
-            values = Some(self.join(entry.value.at, values, value));
+            values = Some(self.join(values, value));
         }
         let key = keys.unwrap_or_else(|| self.unifier.fresh());
         let value = values.unwrap_or_else(|| self.unifier.fresh());

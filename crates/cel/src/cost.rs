@@ -167,6 +167,8 @@ pub(crate) fn of_call(function: &str, overload: Option<&Overload>) -> CallCost {
             _ => 1,
         },
         "isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf" => |a| a.first().map_or(0, traversal),
+        // Among the overloads for types of elements, the type that decides is not known.
+        "sort" | "@sortByAssociatedKeys" if overload.is_none() => |_| 1,
         "distinct" | "sort" => |a| self_comparison(a.first()),
         "@sortByAssociatedKeys" => |a| self_comparison(a.get(1)),
         "slice" | "reverse" => {

@@ -7,7 +7,7 @@ mod size;
 use crate::Environment;
 use crate::ast::{Expr, Fold, Kind, Literal};
 use crate::checker::{Checked, Reference};
-use crate::macros::is_bind;
+use crate::macros::{TARGET, is_bind};
 use crate::types::{Schema, Type};
 use size::{Entries, Size};
 use std::sync::Arc;
@@ -34,6 +34,8 @@ struct Known<'e> {
 
 struct Local<'e> {
     name: Arc<str>,
+    /// Of reading it.
+    cost: u64,
     place: Place<'e>,
     size: Option<Size>,
     entries: Option<Entries>,
@@ -157,7 +159,7 @@ impl<'e> Estimator<'e> {
                 .or_else(|| Size::of_type(self.ty(e)))
                 .or(local.size);
             return Known {
-                cost: 1,
+                cost: local.cost,
                 place: local.place,
                 size,
                 entries: local.entries.clone(),
@@ -165,7 +167,8 @@ impl<'e> Estimator<'e> {
         }
         let schema = match &self.checked.references[e.id] {
             Reference::Variable(i) => self.env.variable(&self.checked.variables[*i]),
-            _ => None,
+            // Upstream looks up every name as if it were the first variable.
+            _ => self.root,
         };
         Known {
             place: Place::At(schema),
@@ -176,10 +179,15 @@ impl<'e> Estimator<'e> {
     fn fold(&mut self, fold: &Fold) -> Known<'e> {
         let range = self.expr(&fold.range);
         let init = self.expr(&fold.init);
-        let sum = range.cost.saturating_add(init.cost);
+        let twice = &*fold.accumulator == TARGET;
+        let sum = match twice {
+            true => 0,
+            false => range.cost.saturating_add(init.cost),
+        };
         let depth = self.locals.len();
         self.locals.push(Local {
             name: fold.accumulator.clone(),
+            cost: if twice { init.cost } else { 1 },
             place: init.place,
             size: self.size(&init, self.ty(&fold.init)),
             entries: init.entries.clone(),
@@ -209,6 +217,7 @@ impl<'e> Estimator<'e> {
         let mut push = |name: &Arc<str>, (place, size): (Place<'e>, Option<Size>)| {
             self.locals.push(Local {
                 name: name.clone(),
+                cost: 1,
                 place,
                 size,
                 entries: None,

@@ -2,7 +2,7 @@
 
 mod fold;
 
-use crate::plan::{Call, Index, Node, Select, Selection};
+use crate::plan::{Call, Index, Node, Regex, Select, Selection};
 use crate::types::ObjectType;
 use crate::value::{Dict, Fail, NO_OVERLOAD, Out, Record, Text, Val, error, no_overload};
 use crate::{Activation, Program, library};
@@ -18,10 +18,16 @@ pub(crate) struct Machine<'p, 'a> {
     variables: Vec<Option<Out<'a>>>,
     /// Variables of loops.
     locals: Vec<Out<'a>>,
+    /// Values of locals that nobody has read yet.
+    unread: Vec<Option<&'a Node>>,
+    /// What the values of `Node::Twice` cost.
+    repeated: Vec<u64>,
     pub cost: u64,
     limit: u64,
     /// Bytes that may yet be allocated for strings and lists whose size the cost does not bound.
     memory: usize,
+    /// What patterns may yet take.
+    work: library::regex::Work,
 }
 
 /// What computed strings and lists may take in one evaluation. cel-go shares the parts of lists that are added, and
@@ -38,7 +44,8 @@ pub(crate) fn field<'a>(of: &Val<'a>, name: &'a str) -> Option<Out<'a>> {
         }
         Val::Map(map) => map.member(name),
         Val::Record(record) => record.fields.get(name).cloned().map(Ok),
-        _ => Some(no_overload()),
+        Val::List(_) => Some(library::no_index(&Val::from(name))),
+        _ => None,
     }
 }
 
@@ -53,9 +60,12 @@ impl<'p, 'a> Machine<'p, 'a> {
             activation,
             variables,
             locals,
+            unread: vec![None; program.plan.slots],
+            repeated: vec![0; program.plan.slots],
             cost: 0,
             limit,
             memory: MEMORY,
+            work: library::regex::Work::new(),
         }
     }
 
@@ -85,7 +95,14 @@ impl<'p, 'a> Machine<'p, 'a> {
                 self.variable(*index).map(|_| Val::Bool(true))
             }
             Node::Local { slot, charge } => {
+                if let Some(value) = self.unread[*slot].take() {
+                    self.locals[*slot] = self.expr(value);
+                }
                 self.charge(*charge)?;
+                self.locals[*slot].clone()
+            }
+            Node::Again { slot } => {
+                self.charge(self.repeated[*slot])?;
                 self.locals[*slot].clone()
             }
             Node::Taken { slot } => {
@@ -97,8 +114,8 @@ impl<'p, 'a> Machine<'p, 'a> {
             Node::And(operands) => self.logical(operands, false),
             Node::Or(operands) => self.logical(operands, true),
             Node::Conditional(parts) => match self.expr(&parts[0])? {
-                Val::Bool(true) => self.expr(&parts[1]),
-                Val::Bool(false) => self.expr(&parts[2]),
+                Val::Bool(true) => self.expr(&parts[1]).map(collapsed),
+                Val::Bool(false) => self.expr(&parts[2]).map(collapsed),
                 _ => no_overload(),
             },
             Node::NotStrictlyFalse(of) => {
@@ -112,20 +129,49 @@ impl<'p, 'a> Machine<'p, 'a> {
             }
             Node::Member(of, members) => {
                 let value = self.expr(of)?;
-                let key = crate::value::Key::find(&value);
-                Ok(Val::Bool(key.is_some_and(|k| members.contains(&k))))
+                Ok(Val::Bool(members.contains(&value)))
             }
             Node::Call(call) => self.call(call),
             Node::Append { slot, element, charge } => self.append(*slot, element, *charge),
-            Node::List(elements) => self.list(elements),
-            Node::Map(entries) => self.map(entries),
-            Node::Object(of, fields) => self.object(of, fields),
+            Node::List(elements) => {
+                let list = self.list(elements);
+                self.created(list, 10)
+            }
+            Node::Map(entries) => {
+                let map = self.map(entries);
+                self.created(map, 30)
+            }
+            Node::Object(of, fields) => {
+                let object = self.object(of, fields);
+                self.created(object, 40)
+            }
             Node::Fold(fold) => self.fold(fold),
             Node::Bind { slot, value, result } => {
-                self.locals[*slot] = self.expr(value);
+                self.unread[*slot] = Some(value);
+                let result = self.expr(result);
+                self.unread[*slot] = None;
+                result
+            }
+            Node::Twice { slot, value, result } => {
+                let before = self.cost;
+                self.locals[*slot] = Ok(self.expr(value)?);
+                self.repeated[*slot] = self.cost - before;
                 self.expr(result)
             }
+            Node::Alternative { operands, value } => match self.expr(&operands[0])? {
+                Val::Optional(None) => self.expr(&operands[1]),
+                Val::Optional(Some(v)) if *value => Ok(v.as_ref().clone()),
+                other => Ok(other),
+            },
         }
+    }
+
+    /// Charges a list, map or object, even if a part of it is an error.
+    fn created(&mut self, out: Out<'a>, cost: u64) -> Out<'a> {
+        if !matches!(out, Err(Fail::Cost)) {
+            self.charge(cost)?;
+        }
+        out
     }
 
     fn object(&mut self, of: &Arc<ObjectType>, fields: &'a [(Arc<str>, Node, bool)]) -> Out<'a> {
@@ -146,7 +192,6 @@ impl<'p, 'a> Machine<'p, 'a> {
                 }
             }
         }
-        self.charge(40)?;
         Ok(Val::Record(Arc::new(Record {
             of: of.clone(),
             fields: out,
@@ -181,6 +226,7 @@ impl<'p, 'a> Machine<'p, 'a> {
         };
         let found = field(of, &select.field).transpose();
         if select.kind == Selection::Test {
+            self.charge(1)?;
             return found.map(|found| Val::Bool(found.is_some()));
         }
         self.charge(select.charge + u64::from(!optional || !matches!(found, Ok(None))))?;
@@ -203,14 +249,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             of => (of, node.optional),
         };
         let found = library::element(of, &index).transpose();
-        self.charge(
-            node.charge
-                + if optional && matches!(found, Ok(None)) {
-                    0
-                } else {
-                    node.own
-                },
-        )?;
+        self.charge(node.charge + u64::from(!optional || !matches!(found, Ok(None))))?;
         match found? {
             found if optional => Ok(wrap(found)),
             Some(v) => Ok(v),
@@ -223,13 +262,20 @@ impl<'p, 'a> Machine<'p, 'a> {
         checkpoint();
         match &*call.args {
             [] => self.invoke(call, &mut []),
-            [a] => {
-                let mut args = [self.expr(a)?];
-                self.invoke(call, &mut args)
-            }
+            [a] => match self.expr(a) {
+                Ok(a) => self.invoke(call, &mut [a]),
+                Err(Fail::Cost) => Err(Fail::Cost),
+                Err(why) => self.in_vain(call, why, [Val::Null]),
+            },
             [a, b] => {
-                let mut args = [self.expr(a)?, self.expr(b)?];
-                self.invoke(call, &mut args)
+                // Both are evaluated, and the call is charged, even if one has an error.
+                let (a, b) = (self.expr(a), self.expr(b));
+                match (a, b) {
+                    (Ok(a), Ok(b)) => self.invoke(call, &mut [a, b]),
+                    (Err(Fail::Cost), _) | (_, Err(Fail::Cost)) => Err(Fail::Cost),
+                    (Err(why), other) => self.in_vain(call, why, [Val::Null, other.unwrap_or_default()]),
+                    (Ok(a), Err(why)) => self.in_vain(call, why, [a, Val::Null]),
+                }
             }
             nodes => {
                 let mut args = nodes.iter().map(|n| self.expr(n)).collect::<Result<Vec<_>, _>>()?;
@@ -238,11 +284,23 @@ impl<'p, 'a> Machine<'p, 'a> {
         }
     }
 
+    /// Charges a call of which an argument is an error.
+    fn in_vain<const N: usize>(&mut self, call: &'a Call, why: Fail, args: [Val<'a>; N]) -> Out<'a> {
+        self.charge(call.cost.before(&args))?;
+        Err(why)
+    }
+
     fn invoke(&mut self, call: &'a Call, args: &mut [Val<'a>]) -> Out<'a> {
         // What is charged before the call bounds what the call does.
         self.charge(call.cost.before(args))?;
-        let out = match &call.regex {
-            Some(regex) => library::regex::run(call.function.name, regex, args),
+        let pattern = match &call.regex {
+            Regex::None => None,
+            Regex::Constant(pattern) => Some(Some(pattern)),
+            Regex::Computed => Some(None),
+        };
+        let left = (self.limit - self.cost, self.limit);
+        let out = match pattern {
+            Some(pattern) => library::regex::run(call.function.name, pattern, args, &mut self.work, left),
             None => (call.run)(args),
         };
         match out {
@@ -287,7 +345,6 @@ impl<'p, 'a> Machine<'p, 'a> {
                 }
             }
         }
-        self.charge(10)?;
         Ok(out.into())
     }
 
@@ -307,12 +364,22 @@ impl<'p, 'a> Machine<'p, 'a> {
                     ));
                 }
             };
-            if out.insert(library::key(&key)?, value).is_some() {
-                return error(format!("Failed with repeated key: {}", library::shown(&key)));
-            }
+            // As in cel-go, the last one of equal keys counts.
+            out.insert(library::key(&key)?, value);
         }
-        self.charge(30)?;
         Ok(Val::Map(Dict::Shared(Arc::new(out))))
+    }
+}
+
+/// cel-go takes an optional apart where it selects a branch, and loses one of two levels.
+fn collapsed(v: Val<'_>) -> Val<'_> {
+    match v {
+        Val::Optional(Some(inner)) => match inner.as_ref() {
+            Val::Optional(None) => Val::Optional(Some(Arc::new(Val::Null))),
+            Val::Optional(Some(_)) => inner.as_ref().clone(),
+            _ => Val::Optional(Some(inner)),
+        },
+        v => v,
     }
 }
 
@@ -327,8 +394,5 @@ fn memory_of(v: &Val<'_>) -> usize {
 
 /// What an optional selection comes to.
 fn wrap(found: Option<Val<'_>>) -> Val<'_> {
-    match found {
-        Some(v @ Val::Optional(_)) => v,
-        found => Val::Optional(found.map(Arc::new)),
-    }
+    Val::Optional(found.map(Arc::new))
 }

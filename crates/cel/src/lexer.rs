@@ -14,6 +14,8 @@ pub(crate) enum Token {
     False,
     Null,
     In,
+    /// A name in backticks, which Kubernetes does not allow.
+    Quoted,
     /// An operator or a bracket.
     Punct(&'static str),
     Eof,
@@ -36,6 +38,8 @@ const PUNCTUATION: [&str; 25] = [
 pub(crate) struct Lexer<'s> {
     chars: &'s [char],
     at: usize,
+    /// How many more strings that do not end are read as less, each of which may be scanned to the end of the text.
+    retries: usize,
     pub errors: Vec<(u32, String)>,
 }
 
@@ -48,6 +52,7 @@ impl<'s> Lexer<'s> {
         Self {
             chars,
             at: 0,
+            retries: 100,
             errors: Vec::new(),
         }
     }
@@ -128,8 +133,28 @@ impl<'s> Lexer<'s> {
             self.at += p.len();
             return Some(Token::Punct(p));
         }
-        self.error(self.at, format!("Syntax error: token recognition error at: '{c}'"));
+        let start = self.at;
         self.at += 1;
+        match c {
+            '`' => {
+                while self
+                    .peek(0)
+                    .is_some_and(|c| is_ident(c) || matches!(c, '.' | '-' | '/' | ' '))
+                {
+                    self.at += 1;
+                }
+                if self.peek(0) == Some('`') && self.at > start + 1 {
+                    self.at += 1;
+                    return Some(Token::Quoted);
+                }
+                self.at += 1;
+            }
+            // The start of an operator of two characters takes the next one with it.
+            '=' | '|' | '&' => self.at += 1,
+            _ => {}
+        }
+        self.at = self.at.min(self.chars.len());
+        self.unrecognized(start);
         None
     }
 
@@ -217,15 +242,18 @@ impl<'s> Lexer<'s> {
             let closed = (0..width).all(|i| self.peek(i) == Some(quote));
             match self.peek(0) {
                 Some(_) if closed => break,
-                None => {
-                    self.unterminated(start);
-                    return None;
-                }
+                None => return self.unterminated(start, prefix, triple),
                 Some('\n' | '\r') if !triple => {
-                    self.unterminated(start);
-                    return None;
+                    self.at += 1;
+                    return self.unterminated(start, prefix, triple);
                 }
-                Some('\\') if !raw => self.escape(bytes, start, &mut out),
+                Some('\\') if !raw => {
+                    if let Some(wrong) = self.no_escape() {
+                        self.at = wrong;
+                        return self.unterminated(start, prefix, triple);
+                    }
+                    self.escape(bytes, start, &mut out);
+                }
                 Some(c) => {
                     push(&mut out, c);
                     self.at += 1;
@@ -241,7 +269,47 @@ impl<'s> Lexer<'s> {
         })
     }
 
-    fn unterminated(&mut self, start: usize) {
+    /// Where the text here is no escape sequence: the offset behind the first character that does not fit.
+    fn no_escape(&self) -> Option<usize> {
+        let digits = |from: usize, count: usize, radix: u32| {
+            let wrong = (from..from + count).find(|i| !self.peek(*i).is_some_and(|c| c.is_digit(radix)))?;
+            Some((self.at + wrong + 1).min(self.chars.len()))
+        };
+        match self.peek(1) {
+            Some('a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`') => None,
+            Some('0'..='3') => digits(2, 2, 8),
+            Some('x' | 'X') => digits(2, 2, 16),
+            Some('u') => digits(2, 4, 16),
+            Some('U') => digits(2, 8, 16),
+            _ => Some((self.at + 2).min(self.chars.len())),
+        }
+    }
+
+    /// What starts a string that does not end is read as less: the prefix is a name, and the first two of three quotes are
+    /// an empty string.
+    fn unterminated(&mut self, start: usize, prefix: usize, triple: bool) -> Option<Token> {
+        let retry = self.retries > 0;
+        self.retries = self.retries.saturating_sub(1);
+        if triple && retry {
+            self.at = start + prefix + 2;
+            let bytes = matches!(self.chars[start], 'b' | 'B');
+            return Some(if bytes {
+                Token::Bytes([].into())
+            } else {
+                Token::String("".into())
+            });
+        }
+        if prefix > 0 && retry {
+            self.at = start + prefix;
+            return Some(Token::Ident(
+                self.chars[start..self.at].iter().collect::<String>().into(),
+            ));
+        }
+        self.unrecognized(start);
+        None
+    }
+
+    fn unrecognized(&mut self, start: usize) {
         let text: String = self.chars[start..self.at].iter().take(64).collect();
         self.error(start, format!("Syntax error: token recognition error at: '{text}'"));
     }

@@ -36,6 +36,7 @@
 //! ```
 
 mod ast;
+mod budget;
 mod checker;
 mod cost;
 mod estimate;
@@ -51,6 +52,7 @@ mod types;
 mod unify;
 mod value;
 
+pub use budget::{Budget, Exceeded};
 pub use library::authorizer::{Authority, Authorizer, Check, Decision};
 pub use library::format::Format;
 pub use library::net::Net;

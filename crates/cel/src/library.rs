@@ -17,7 +17,8 @@ mod strings;
 mod times;
 pub(crate) mod url;
 
-pub(crate) use standard::{element, key, shown};
+pub(crate) use lists::sum_of;
+pub(crate) use standard::{element, key, no_index, shown};
 
 use crate::Environment;
 use crate::checker::Callee;
@@ -45,6 +46,10 @@ pub(crate) enum Body {
     Or,
     Conditional,
     NotStrictlyFalse,
+    /// `or` and `orValue` of optionals, whose argument is evaluated only if there is no value. True for `orValue`.
+    Alternative {
+        value: bool,
+    },
 }
 
 /// Types of arguments, and of the result for them.
@@ -64,7 +69,6 @@ pub(crate) fn type_named(name: &str) -> Option<Type> {
         "bool" => Type::Bool,
         "bytes" => Type::Bytes,
         "double" => Type::Double,
-        "dyn" => Type::Dyn,
         "int" => Type::Int,
         "list" => Type::list(Type::Dyn),
         "map" => Type::map(Type::Dyn, Type::Dyn),
@@ -73,6 +77,8 @@ pub(crate) fn type_named(name: &str) -> Option<Type> {
         "type" => Type::Type(Type::Dyn.into()),
         "uint" => Type::Uint,
         "optional_type" => Type::optional(Type::Dyn),
+        "net.IP" => Type::Opaque("net.IP"),
+        "net.CIDR" => Type::Opaque("net.CIDR"),
         "google.protobuf.Duration" => Type::Duration,
         "google.protobuf.Timestamp" => Type::Timestamp,
         _ => return None,
@@ -152,7 +158,7 @@ pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std:
         "_*_" | "_/_" => number(v),
         "_%_" => matches!(v, Val::Int(_) | Val::Uint(_)),
         "_<_" | "_<=_" | "_>_" | "_>=_" => number(v) || time(v) || text(v) || matches!(v, Val::Bool(_)),
-        "!_" => true,
+        "!_" | "_==_" => true,
         _ => false,
     });
     if has {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 /// The accumulator of every loop. Not an identifier that source text can contain.
 pub(crate) const RESULT: &str = "@result";
+/// The target of `optMap` and `optFlatMap`. cel-go has it twice in their expansion, and so counts it twice.
+pub(crate) const TARGET: &str = "@target";
 
 type Expanded = Result<Expr, (u32, String)>;
 
@@ -14,12 +16,12 @@ pub(crate) fn expand(p: &mut Parser<'_>, at: u32, mut call: Call) -> Result<Expa
     let count = call.args.len();
     let Some(target) = call.target.take() else {
         return match (&*call.function, count) {
-            ("has", 1) => Ok(has(call.args.remove(0))),
+            ("has", 1) => Ok(has(at, call.args.remove(0))),
             _ => Err(call),
         };
     };
     let one_variable = match (&*call.function, count) {
-        ("all" | "exists" | "exists_one" | "existsOne" | "filter", 2) | ("map", 2 | 3) => true,
+        ("all" | "exists" | "exists_one" | "filter", 2) | ("map", 2 | 3) => true,
         ("all" | "exists" | "exists_one" | "existsOne", 3) | ("transformList" | "transformMap", 3 | 4) => false,
         ("transformMapEntry", 3 | 4) => false,
         ("optMap" | "optFlatMap", 2) => return Ok(optional(p, at, target, call)),
@@ -35,12 +37,13 @@ pub(crate) fn expand(p: &mut Parser<'_>, at: u32, mut call: Call) -> Result<Expa
     Ok(fold(p, at, target, call, one_variable))
 }
 
-fn has(arg: Expr) -> Expanded {
+fn has(at: u32, arg: Expr) -> Expanded {
     match arg.kind {
         Kind::Select(select) if !select.test => {
             let select = Select { test: true, ..*select };
             Ok(Expr {
                 kind: Kind::Select(Box::new(select)),
+                at,
                 ..arg
             })
         }
@@ -221,7 +224,6 @@ fn named(p: &mut Parser<'_>, at: u32, call: Call) -> Expanded {
 
 /// `target.hasValue() ? optional.of(<with the value bound>) : optional.none()`
 fn optional(p: &mut Parser<'_>, at: u32, target: Expr, call: Call) -> Expanded {
-    const TARGET: &str = "@target";
     let flat = &*call.function == "optFlatMap";
     let [name, body] = <[Expr; 2]>::try_from(call.args).expect("the count of arguments was checked");
     let name = match &name.kind {

@@ -33,8 +33,7 @@ const RESERVED: [&str; 17] = [
     "while",
 ];
 
-const PRIMARY: &str =
-    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+mod recovery;
 
 mod precedence_of {
     pub(super) const OR: u8 = 0;
@@ -69,16 +68,24 @@ pub(crate) fn parse(source: &str, binds: bool) -> Result<Tree, Issues> {
         at: 0,
         depth: 0,
         ids: 0,
+        recovering: false,
+        open: Vec::new(),
         errors: Vec::new(),
     };
-    let root = parser.whole();
+    let root = parser.whole().map_err(|why| {
+        if parser.recovering && why.0 != u32::MAX {
+            recovery::SILENT
+        } else {
+            why
+        }
+    });
     errors.append(&mut parser.errors);
     match root {
         Ok(root) if errors.is_empty() && is_deep(&root, 0) => Err(Issues::unplaced(too_deep())),
         Ok(root) if errors.is_empty() => Ok(Tree { root, ids: parser.ids }),
         Err((u32::MAX, message)) => Err(Issues::unplaced(message)),
         root => {
-            errors.extend(root.err());
+            errors.extend(root.err().filter(|why| *why != recovery::SILENT));
             Err(Issues::place(source, errors))
         }
     }
@@ -102,20 +109,26 @@ pub(crate) struct Parser<'s> {
     at: usize,
     depth: usize,
     ids: usize,
+    /// True from a token that was assumed to be there to the next one that is: what is wrong there is not reported.
+    recovering: bool,
+    /// What closes the brackets that are open here, the innermost last.
+    open: Vec<&'static str>,
     pub errors: Vec<(u32, String)>,
 }
 
 impl Parser<'_> {
     fn whole(&mut self) -> Parsed<Expr> {
+        self.start_of_operand(&[])?;
         let root = self.expr()?;
         if *self.token() == Token::Eof {
             return Ok(root);
         }
-        let text = self.text();
-        Err((
-            self.start(),
-            format!("Syntax error: mismatched input '{text}' expecting <EOF>"),
-        ))
+        if self.token_after() == Some(&Token::Eof) {
+            let unwanted = self.complaint("extraneous", "<EOF>");
+            self.report(unwanted);
+            return Ok(root);
+        }
+        Err(self.complaint("mismatched", "<EOF>"))
     }
 
     fn token(&self) -> &Token {
@@ -141,6 +154,7 @@ impl Parser<'_> {
     /// Moves on and returns the offset of the token passed.
     fn advance(&mut self) -> u32 {
         let at = self.start();
+        self.recovering = false;
         if *self.token() != Token::Eof {
             self.at += 1;
         }
@@ -149,16 +163,6 @@ impl Parser<'_> {
 
     fn accept(&mut self, punct: &str) -> Option<u32> {
         self.is(punct).then(|| self.advance())
-    }
-
-    fn expect(&mut self, punct: &str) -> Parsed<u32> {
-        self.accept(punct).ok_or_else(|| {
-            let text = self.text();
-            (
-                self.start(),
-                format!("Syntax error: mismatched input '{text}' expecting '{punct}'"),
-            )
-        })
     }
 
     pub(crate) fn node(&mut self, at: u32, kind: Kind) -> Expr {
@@ -210,7 +214,7 @@ impl Parser<'_> {
 
     fn conditional(&mut self, condition: Expr) -> Parsed<Expr> {
         let at = self.advance();
-        let yes = self.operators(0)?;
+        let yes = self.inside(":", |p| p.operators(0))?;
         self.expect(":")?;
         let no = self.expr()?;
         Ok(self.call(at, op::CONDITIONAL, vec![condition, yes, no]))
@@ -306,6 +310,7 @@ impl Parser<'_> {
             while self.accept(punct).is_some() {
                 odd = !odd;
             }
+            self.start_of_negated(punct)?;
             let operand = self.member()?;
             return Ok(if odd {
                 self.call(at, function, vec![operand])
@@ -330,6 +335,11 @@ impl Parser<'_> {
             if let Some(dot) = self.accept(".") {
                 self.deeper()?;
                 let optional = self.accept("?").is_some();
+                if optional && !matches!(self.token(), Token::Ident(_) | Token::Quoted) {
+                    let wrong = self.complaint("mismatched", "{IDENTIFIER, ESC_IDENTIFIER}");
+                    self.report(wrong);
+                    return Err((self.start(), "unsupported ident kind".to_owned()));
+                }
                 let field = self.name()?;
                 left = if optional {
                     let at = self.start();
@@ -349,7 +359,8 @@ impl Parser<'_> {
             } else if let Some(open) = self.accept("[") {
                 self.deeper()?;
                 let function = self.accept("?").map_or(op::INDEX, |_| op::OPT_INDEX);
-                let index = self.expr()?;
+                self.start_of_operand(if function == op::INDEX { &["?"] } else { &[] })?;
+                let index = self.inside("]", Self::expr)?;
                 self.expect("]")?;
                 left = self.call(open, function, vec![left, index]);
             } else {
@@ -366,7 +377,13 @@ impl Parser<'_> {
             self.advance();
             return Ok(name);
         }
+        if *self.token() == Token::Quoted {
+            let at = self.advance();
+            self.errors.push((at, "unsupported syntax: '`'".to_owned()));
+            return Ok("".into());
+        }
         let text = self.text();
+        let text = if *self.token() == Token::Eof { "" } else { &text };
         Err((
             self.start(),
             format!("Syntax error: no viable alternative at input '.{text}'"),
@@ -375,11 +392,12 @@ impl Parser<'_> {
 
     fn arguments(&mut self) -> Parsed<Vec<Expr>> {
         let mut args = Vec::new();
+        self.start_of_operand(&[")"])?;
         if self.accept(")").is_some() {
             return Ok(args);
         }
         loop {
-            args.push(self.expr()?);
+            args.push(self.inside(")", Self::expr)?);
             if self.accept(",").is_none() {
                 break;
             }
@@ -408,7 +426,7 @@ impl Parser<'_> {
 
     fn nested(&mut self) -> Parsed<Expr> {
         self.advance();
-        let inner = self.expr()?;
+        let inner = self.inside(")", Self::expr)?;
         self.expect(")")?;
         Ok(inner)
     }
@@ -429,7 +447,7 @@ impl Parser<'_> {
                     Token::Int(n) if n <= 1 << 63 => Literal::Int((n as i64).wrapping_neg()),
                     Token::Int(_) => return Err((start, "invalid int literal".to_owned())),
                     Token::Double(f) => Literal::Double(-f),
-                    _ => return Err(self.no_primary()),
+                    _ => return Err(self.complaint("mismatched", recovery::OPERAND)),
                 }
             }
             Token::Int(n) => match i64::try_from(n) {
@@ -448,18 +466,15 @@ impl Parser<'_> {
                 self.advance();
                 return self.name_or_call();
             }
-            _ => return Err(self.no_primary()),
+            Token::Punct("!") => return Err(self.complaint("mismatched", recovery::OPERAND)),
+            _ => {
+                // What is left out may be the start of any operand.
+                self.start_of_operand(&[])?;
+                return self.primary();
+            }
         };
         self.advance();
         Ok(self.literal(start, literal))
-    }
-
-    fn no_primary(&self) -> (u32, String) {
-        let text = self.text();
-        (
-            self.start(),
-            format!("Syntax error: mismatched input '{text}' expecting {PRIMARY}"),
-        )
     }
 
     fn named(&mut self, start: u32, name: Arc<str>) -> Parsed<Expr> {
@@ -495,13 +510,18 @@ impl Parser<'_> {
         let name = self.rest_of_name(first, parts)?;
         let at = self.advance();
         let mut fields = Vec::new();
-        while !self.is("}") {
-            fields.push(self.message_field()?);
-            if self.accept(",").is_none() {
-                break;
-            }
+        if !matches!(
+            self.token(),
+            Token::Ident(_) | Token::Quoted | Token::Punct("}" | "," | "?")
+        ) {
+            return Err(self.complaint("mismatched", "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}"));
         }
-        self.expect("}")?;
+        let mut comma = false;
+        while !self.is("}") && (fields.is_empty() || comma) && self.starts_field() {
+            fields.push(self.inside("}", Self::message_field)?);
+            comma = self.accept(",").is_some();
+        }
+        self.close("}", comma, fields.is_empty())?;
         Ok(self.node(at, Kind::Struct(Box::new(Struct { name, fields }))))
     }
 
@@ -531,32 +551,32 @@ impl Parser<'_> {
     fn list(&mut self) -> Parsed<Expr> {
         let at = self.advance();
         let mut elements = Vec::new();
-        while !self.is("]") {
+        self.start_of_operand(&["]", ",", "?"])?;
+        let mut comma = false;
+        while !self.is("]") && (elements.is_empty() || comma) && self.starts_element() {
             let optional = self.accept("?").is_some();
-            let value = self.expr()?;
+            let value = self.inside("]", Self::expr)?;
             elements.push(Element { value, optional });
-            if self.accept(",").is_none() {
-                break;
-            }
+            comma = self.accept(",").is_some();
         }
-        self.expect("]")?;
+        self.close("]", comma, elements.is_empty())?;
         Ok(self.node(at, Kind::List(elements)))
     }
 
     fn map(&mut self) -> Parsed<Expr> {
         let at = self.advance();
         let mut entries = Vec::new();
-        while !self.is("}") {
+        self.start_of_operand(&["}", ",", "?"])?;
+        let mut comma = false;
+        while !self.is("}") && (entries.is_empty() || comma) && self.starts_element() {
             let optional = self.accept("?").is_some();
-            let key = self.expr()?;
+            let key = self.inside(":", Self::expr)?;
             self.expect(":")?;
-            let value = self.expr()?;
+            let value = self.inside("}", Self::expr)?;
             entries.push(Entry { key, value, optional });
-            if self.accept(",").is_none() {
-                break;
-            }
+            comma = self.accept(",").is_some();
         }
-        self.expect("}")?;
+        self.close("}", comma, entries.is_empty())?;
         Ok(self.node(at, Kind::Map(entries)))
     }
 }

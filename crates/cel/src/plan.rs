@@ -9,10 +9,11 @@ mod fold;
 use crate::ast::{Call as CallExpr, Element, Expr, Kind, Literal, Select as SelectExpr, Struct, op};
 use crate::checker::{Callee, Checked, Reference};
 use crate::cost::{self, CallCost};
+use crate::library::regex::{self, Pattern};
 use crate::library::{self, Body, Function};
+use crate::macros::TARGET;
 use crate::types::{ObjectType, Type};
-use crate::value::{Key, List, Text, Val};
-use regex::Regex;
+use crate::value::{Fail, Key, List, NO_OVERLOAD, Text, Val};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ pub(crate) enum Node {
     Conditional(Box<[Node; 3]>),
     NotStrictlyFalse(Box<Node>),
     /// Whether a value is in a constant list.
-    Member(Box<Node>, BTreeSet<Key<'static>>),
+    Member(Box<Node>, Members),
     Call(Box<Call>),
     /// The accumulator of a loop with one more element.
     Append {
@@ -56,11 +57,26 @@ pub(crate) enum Node {
     Map(Box<[(Node, Node, bool)]>),
     Object(Arc<ObjectType>, Box<[(Arc<str>, Node, bool)]>),
     Fold(Box<Fold>),
-    /// A value with a name.
+    /// A value with a name, evaluated when it is first read.
     Bind {
         slot: usize,
         value: Box<Node>,
         result: Box<Node>,
+    },
+    /// A value that the result has twice: it is evaluated once, and charged again where it is read again.
+    Twice {
+        slot: usize,
+        value: Box<Node>,
+        result: Box<Node>,
+    },
+    /// The second time.
+    Again {
+        slot: usize,
+    },
+    /// `or` and `orValue` of optionals.
+    Alternative {
+        operands: Box<[Node; 2]>,
+        value: bool,
     },
 }
 
@@ -86,8 +102,7 @@ pub(crate) struct Index {
     pub operand: Node,
     pub index: Node,
     pub optional: bool,
-    /// Of the lookup itself; attributes as indexes are charged for themselves.
-    pub own: u64,
+    /// Charged beyond the lookup: for an operand that is no attribute itself.
     pub charge: u64,
 }
 
@@ -98,8 +113,14 @@ pub(crate) struct Call {
     pub cost: CallCost,
     /// True if the result is new, and larger than what the cost bounds.
     pub builds: bool,
-    /// The compiled pattern, if it is constant.
-    pub regex: Option<Regex>,
+    pub regex: Regex,
+}
+
+/// The pattern of a call that takes one.
+pub(crate) enum Regex {
+    None,
+    Constant(Pattern),
+    Computed,
 }
 
 pub(crate) struct Fold {
@@ -127,6 +148,7 @@ pub(crate) fn plan(root: &Expr, checked: &Checked) -> Result<Plan, String> {
         checked,
         scopes: Vec::new(),
         slots: 0,
+        states: regex::MAX_TOTAL_STATES,
     };
     let root = planner.expr(root)?;
     Ok(Plan {
@@ -139,6 +161,8 @@ struct Planner<'c> {
     checked: &'c Checked,
     scopes: Vec<Arc<str>>,
     slots: usize,
+    /// How many more states the patterns may have.
+    states: u32,
 }
 
 /// The value of a literal.
@@ -170,7 +194,7 @@ impl Node {
         }
     }
 
-    /// The attribute as a branch of a conditional, which is not charged for itself.
+    /// The attribute as a part of another one (a branch, an index, what `has` tests), which is not charged for itself.
     fn uncharged(mut self) -> Self {
         let mut node = &mut self;
         loop {
@@ -201,6 +225,11 @@ impl Node {
 }
 
 impl Planner<'_> {
+    fn local(&self, name: &str) -> usize {
+        let slot = self.scopes.iter().rposition(|n| &**n == name);
+        slot.expect("the checker resolved every name")
+    }
+
     fn slot(&mut self, name: &Arc<str>) -> usize {
         self.scopes.push(name.clone());
         self.slots = self.slots.max(self.scopes.len());
@@ -224,13 +253,10 @@ impl Planner<'_> {
         }
         Ok(match &e.kind {
             Kind::Literal(literal) => Node::Const(constant(literal)),
-            Kind::Ident(name) => {
-                let slot = self.scopes.iter().rposition(|n| n == name);
-                Node::Local {
-                    slot: slot.expect("the checker resolved every name"),
-                    charge: 1,
-                }
-            }
+            Kind::Ident(name) => Node::Local {
+                slot: self.local(name),
+                charge: u64::from(&**name != TARGET),
+            },
             Kind::Select(select) => self.select(select)?,
             Kind::Call(call) => self.call(e, call)?,
             Kind::List(elements) => self.list(elements)?,
@@ -287,6 +313,15 @@ impl Planner<'_> {
             unreachable!("the checker resolved every call")
         };
         let target = call.target.iter().filter(|_| callee.member);
+        if callee.function.name == "value"
+            && let Some(Kind::Ident(name)) = call.target.as_ref().map(|t| &t.kind)
+            && &**name == TARGET
+        {
+            let again = Node::Again {
+                slot: self.local(TARGET),
+            };
+            return self.apply(callee, vec![again]);
+        }
         if let Some(append) = self.append(callee, call)? {
             return Ok(append);
         }
@@ -297,14 +332,18 @@ impl Planner<'_> {
         self.apply(callee, args)
     }
 
-    fn apply(&self, callee: &Callee, mut args: Vec<Node>) -> Result<Node, String> {
+    fn apply(&mut self, callee: &Callee, mut args: Vec<Node>) -> Result<Node, String> {
         let function = callee.function;
         let run = match function.body {
-            Body::And | Body::Or | Body::Conditional | Body::NotStrictlyFalse => {
+            Body::And | Body::Or | Body::Conditional | Body::NotStrictlyFalse | Body::Alternative { .. } => {
                 let mut next = || args.remove(0);
                 return Ok(match function.body {
                     Body::And => Node::And(Box::new([next(), next()])),
                     Body::Or => Node::Or(Box::new([next(), next()])),
+                    Body::Alternative { value } => Node::Alternative {
+                        operands: Box::new([next(), next()]),
+                        value,
+                    },
                     Body::NotStrictlyFalse => Node::NotStrictlyFalse(Box::new(next())),
                     _ => Node::Conditional(Box::new([next(), next().uncharged(), next().uncharged()])),
                 });
@@ -314,16 +353,15 @@ impl Planner<'_> {
         if matches!(function.name, op::INDEX | op::OPT_INDEX) {
             let index = args.pop().expect("an index has two operands");
             let operand = args.pop().expect("an index has two operands");
-            let own = match &index {
-                Node::Conditional(_) => 0,
-                index => u64::from(!index.is_attribute()),
-            };
+            if let Some(kind) = index.as_const().and_then(no_qualifier) {
+                return Err(format!("invalid qualifier type: {kind}"));
+            }
+            let index = if index.is_attribute() { index.uncharged() } else { index };
             return Ok(Node::Index(Box::new(Index {
                 charge: u64::from(!operand.is_attribute()),
                 operand,
                 index,
                 optional: function.name == op::OPT_INDEX,
-                own,
             })));
         }
         let overload = callee.overload();
@@ -332,24 +370,35 @@ impl Planner<'_> {
         }
         if function.name == op::IN
             && matches!(overload.map(|o| &o.params[1]), Some(Type::List(_)))
-            && let Some(members) = args[1].as_const().and_then(members)
+            && let Some(members) = args[1].as_const().and_then(Members::of)
         {
+            if members.is_empty() {
+                return Ok(Node::Const(Val::Bool(false)));
+            }
             return Ok(Node::Member(Box::new(args.swap_remove(0)), members));
         }
         if let (true, [Node::Const(value)]) = (function.converts(), args.as_slice()) {
             return match run(&mut [value.clone()]) {
                 Ok(value) => Ok(Node::Const(value)),
+                Err(Fail::Error(why)) if why == NO_OVERLOAD => {
+                    Err(format!("no such overload: {}({})", function.name, value.type_name()))
+                }
                 Err(why) => Err(why.to_string()),
             };
         }
-        let pattern = match (function.name, args.get(1)) {
-            ("matches" | "find" | "findAll", Some(Node::Const(Val::String(pattern)))) => Some(pattern),
-            _ => None,
+        let run = match (function.name, overload.and_then(|o| o.params.first())) {
+            ("sum", Some(Type::List(of))) => library::sum_of(of),
+            _ => run,
         };
-        let regex = match pattern.map(|p| library::regex::compile(p)) {
-            Some(Ok(regex)) => Some(regex),
-            Some(Err(why)) => return Err(why),
-            None => None,
+        let regex = match args.get(1) {
+            _ if !regex::is_one(function.name) => Regex::None,
+            Some(Node::Const(Val::String(source))) => {
+                let pattern = Pattern::new(source)?;
+                let left = self.states.checked_sub(pattern.states());
+                self.states = left.ok_or_else(|| regex::too_large(source))?;
+                Regex::Constant(pattern)
+            }
+            _ => Regex::Computed,
         };
         Ok(Node::Call(Box::new(Call {
             function,
@@ -373,19 +422,66 @@ impl Planner<'_> {
     }
 }
 
+/// What cel-go calls the type of a constant that cannot be an index.
+fn no_qualifier(index: &Val<'_>) -> Option<&'static str> {
+    match index {
+        Val::Null => Some("types.Null"),
+        Val::Bytes(_) => Some("types.Bytes"),
+        Val::Duration(_) => Some("types.Duration"),
+        Val::Timestamp(_) => Some("types.Timestamp"),
+        Val::List(_) => Some("*types.baseList"),
+        Val::Map(_) => Some("*types.baseMap"),
+        Val::Type(_) => Some("*types.Type"),
+        _ => None,
+    }
+}
+
 fn selection(operand: Node, field: Arc<str>, kind: Selection) -> Node {
+    let (charge, operand) = match (operand.is_attribute(), kind) {
+        (true, Selection::Test) => (0, operand.uncharged()),
+        (attribute, _) => (u64::from(!attribute && kind != Selection::Test), operand),
+    };
     Node::Select(Box::new(Select {
-        charge: u64::from(!operand.is_attribute() && kind != Selection::Test),
+        charge,
         operand,
         field,
         kind,
     }))
 }
 
-/// The elements of a list of strings, numbers and booleans.
-fn members(list: &Val<'static>) -> Option<BTreeSet<Key<'static>>> {
-    let Val::List(List::Shared(items)) = list else {
-        return None;
-    };
-    items.iter().map(Key::find).collect()
+/// The elements of a constant list of strings, numbers and booleans.
+#[derive(Default)]
+pub(crate) struct Members {
+    keys: BTreeSet<Key<'static>>,
+    /// The doubles that are no integers, as bits.
+    doubles: BTreeSet<u64>,
+}
+
+impl Members {
+    fn of(list: &Val<'static>) -> Option<Self> {
+        let Val::List(List::Shared(items)) = list else {
+            return None;
+        };
+        let mut members = Self::default();
+        for item in items.iter() {
+            match (Key::find(item), item) {
+                (Some(key), _) => drop(members.keys.insert(key)),
+                (None, Val::Double(f)) => drop(members.doubles.insert(f.to_bits())),
+                _ => return None,
+            }
+        }
+        Some(members)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.doubles.is_empty()
+    }
+
+    pub(crate) fn contains(&self, v: &Val<'_>) -> bool {
+        match (Key::find(v), v) {
+            (Some(key), _) => self.keys.contains(&key),
+            (None, Val::Double(f)) => !f.is_nan() && self.doubles.contains(&f.to_bits()),
+            _ => false,
+        }
+    }
 }

@@ -336,6 +336,19 @@ fn hostile_expressions_end_within_their_memory() {
         let ended = with(&env, &source, |value, _| matches!(value, Err(Fail::Cost)));
         assert!(ended, "{}", &source[..40]);
     }
+    // Patterns whose programs are large, computed ones that differ, and long texts. The costs are low.
+    let other = |part: &str| format!("lists.range(3000).all(i, !'a'.matches('{part}' + string(i)))");
+    let text = format!("[{}].map(x, x.replace('x', '{}'))", "'xxxx'", "y".repeat(5_000));
+    for source in [
+        other(r"\\pL{20}"),
+        format!("{text}.all(t, t.matches('[xy]{{1000}}z') == false) && {text}.all(t, !t.matches('[yz]{{1000}}x'))"),
+    ] {
+        let ended = with(&env, &source, |value, _| matches!(value, Err(Fail::Cost)));
+        assert!(ended, "{}", &source[..40]);
+    }
+    let many = vec![r"'a'.matches('\\pL{20}')"; 200].join(" && ");
+    let refused = env.compile(&many).expect_err("too large in all").to_string();
+    assert!(refused.contains("expression too large"), "{refused}");
     // Values that share their parts are small, but their text or tree would not be.
     let shared = format!("[[1]]{}", ".map(x, [x, x])".repeat(60));
     let text = shown(&format!("'%s'.format([{shared}])"));

@@ -81,6 +81,11 @@ impl Rule {
             && (self.names.is_empty() || self.names.iter().any(|n| *n == attributes.name))
     }
 
+    /// True if the rule is for this operation.
+    pub(crate) fn has_operation(&self, operation: Operation) -> bool {
+        self.operations.has(operation)
+    }
+
     /// The plurals that the rule can match; `None` if that is any.
     pub(crate) fn plurals(&self) -> Option<impl Iterator<Item = &Str>> {
         let any = self.resources.iter().any(|(plural, _)| *plural == Name::Any);

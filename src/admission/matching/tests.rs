@@ -21,7 +21,13 @@ fn labelled(name: &str, team: &str) -> Value {
 
 async fn matches(criteria: &Criteria, attributes: &Attributes, object: &Value) -> std::result::Result<bool, String> {
     let cluster = cluster(&[("", "namespaces", vec![labelled("ns", "a")])]);
-    let matched = Matcher::new(&cluster, attributes).matches(criteria, object).await;
+    let matcher = Matcher::new(&cluster, attributes);
+    let matched = matcher.matches(criteria, object).await;
+    let ruled_out = matcher.rules_out(criteria, labels_of(object));
+    assert!(
+        !ruled_out || matches!(matched, Ok(None)),
+        "only what does not match is ruled out"
+    );
     matched
         .map(|m| m.is_some())
         .map_err(|s| format!("{} {}", s.code, s.message))
@@ -29,6 +35,21 @@ async fn matches(criteria: &Criteria, attributes: &Attributes, object: &Value) -
 
 fn team(name: &str) -> Value {
     json!({"matchLabels": {"team": (name)}})
+}
+
+#[test]
+fn operations_and_labels_rule_out_without_a_lookup() {
+    let cluster = cluster(&[]);
+    let create = request(Operation::Create, "", "configmaps", "c");
+    let object = labelled("c", "a");
+    let ruled_out =
+        |edits| Matcher::new(&cluster, &create).rules_out(&webhook(edits), Some(object.at(&["metadata", "labels"])));
+    assert!(!ruled_out(json!({})));
+    assert!(!ruled_out(json!({"objectSelector": (team("a"))})));
+    assert!(ruled_out(json!({"objectSelector": (team("b"))})));
+    let deletes =
+        json!([{"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]);
+    assert!(ruled_out(json!({"rules": (deletes)})));
 }
 
 #[tokio::test]

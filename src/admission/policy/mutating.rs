@@ -13,6 +13,7 @@ use super::selection::Selection;
 use super::stored::{Binding, Common, MutatingPolicy};
 use super::{MutatingPolicies, Surroundings};
 use crate::admission::expressions::{self, Case, Checks, Inputs};
+use crate::admission::matching::labels_of;
 use crate::admission::reinvocation::Rounds;
 use crate::admission::versioned::Versioned;
 use crate::admission::{Attributes, ServedKind, forbidden};
@@ -90,6 +91,9 @@ pub(super) async fn dispatch(
     let mut invocations = Vec::new();
     for active in snapshot.candidates(&attributes.resource.resource) {
         let policy = &active.policy;
+        if selection.rules_out(&policy.common, labels_of(object)) {
+            continue;
+        }
         let target = match selection.version(&policy.common, object).await? {
             Ok(Some(target)) => target,
             Ok(None) => continue,

@@ -33,13 +33,13 @@ struct Followed<P> {
 pub(crate) struct Feeds<P>(InformerHandle<P>, InformerHandle<Binding>);
 
 /// The policies that have bindings.
-pub(super) struct Snapshot<P> {
+pub(crate) struct Snapshot<P> {
     all: Vec<Active<P>>,
     index: PluralIndex,
 }
 
 /// A policy in use.
-pub(super) struct Active<P> {
+pub(crate) struct Active<P> {
     pub policy: Arc<P>,
     pub bindings: Vec<Arc<Binding>>,
 }

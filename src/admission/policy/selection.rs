@@ -26,6 +26,11 @@ impl<'a> Selection<'a> {
         }
     }
 
+    /// True if it is easily told that a policy does not judge the write, whose object has these labels.
+    pub(crate) fn rules_out(&self, policy: &Common, labels: Option<&Value>) -> bool {
+        self.matcher.rules_out(&policy.criteria, labels)
+    }
+
     /// The version in which a policy judges the write; `None` if it does not.
     ///
     /// # Errors

@@ -69,12 +69,12 @@ pub(super) struct Validation {
 }
 
 /// A ValidatingAdmissionPolicyBinding.
-pub(super) struct Binding {
-    pub name: Str,
-    pub policy: Str,
-    pub criteria: Option<Criteria>,
-    pub params: Option<ParamRef>,
-    pub actions: Actions,
+pub(crate) struct Binding {
+    pub(super) name: Str,
+    pub(super) policy: Str,
+    pub(super) criteria: Option<Criteria>,
+    pub(super) params: Option<ParamRef>,
+    pub(super) actions: Actions,
 }
 
 /// The `paramRef` of a binding.

@@ -8,6 +8,7 @@ use super::policies::{Active, Snapshot};
 use super::selection::Selection;
 use super::stored::{Binding, Common, ValidatingPolicy};
 use crate::admission::expressions::{self, Case, Checks, Inputs, Judged};
+use crate::admission::matching::labels_of;
 use crate::admission::versions::own;
 use crate::admission::{Attributes, ServedKind, forbidden};
 use crate::apimachinery::codec::json;
@@ -39,7 +40,11 @@ struct Dispatch<'a> {
     annotations: BTreeMap<String, Vec<String>>,
 }
 
-pub(super) async fn dispatch(
+/// Judges a write by the policies of a snapshot.
+///
+/// # Errors
+/// A policy denies it, or its namespace does not exist.
+pub(crate) async fn dispatch(
     surroundings: &Surroundings<AdmissionPolicyMetrics>,
     snapshot: &Snapshot<ValidatingPolicy>,
     attributes: &Attributes,
@@ -54,8 +59,11 @@ pub(super) async fn dispatch(
         denial: None,
         annotations: BTreeMap::new(),
     };
+    let labels = labels_of(object);
     for active in snapshot.candidates(&attributes.resource.resource) {
-        dispatch.policy(active).await?;
+        if !dispatch.selection.rules_out(&active.policy.common, labels) {
+            dispatch.policy(active).await?;
+        }
     }
     dispatch.finish()
 }

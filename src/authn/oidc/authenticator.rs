@@ -2,7 +2,7 @@
 
 use super::claims;
 use super::configuration::{JwtIssuer, Mapping};
-use super::expressions::{Budget, Failure};
+use super::expressions::Failure;
 use super::provider::Provider;
 use crate::apimachinery::field::quote;
 use crate::apimachinery::time;
@@ -17,6 +17,7 @@ use crate::tasks::compute::{self, ComputePool};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use std::sync::Arc;
+use torana_cel::Budget;
 
 /// Tolerance for `nbf` in seconds, for providers whose clock is ahead. `exp` has no tolerance, as in upstream's
 /// go-oidc.

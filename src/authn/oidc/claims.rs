@@ -2,13 +2,13 @@
 //! conditions on the user. The first that fails refuses the token.
 
 use super::configuration::{JwtIssuer, Mapping, Prefixed, Rule};
-use super::expressions::{Budget, Expression, Failure, Subject, user_value};
+use super::expressions::{Expression, Failure, Subject, user_value};
 use crate::apimachinery::field::quote;
 use crate::apimachinery::value::Value;
 use crate::authn::x509::CREDENTIAL_ID;
 use crate::request::UserInfo;
 use std::collections::BTreeMap;
-use torana_cel::Val;
+use torana_cel::{Budget, Val};
 
 type Result<T> = std::result::Result<T, Failure>;
 
@@ -90,7 +90,7 @@ pub(super) fn user(issuer: &JwtIssuer, claims: &Value, budget: Budget) -> Result
 
 /// Checks conditions. All are evaluated before the first result is looked at, so errors outweigh those that are false.
 fn check<'a>(budget: &mut Budget, rules: &'a [Rule], subject: &Subject<'a>) -> Result<()> {
-    let values = rules.iter().map(|rule| budget.evaluate(&rule.expression, subject));
+    let values = rules.iter().map(|rule| rule.expression.evaluate(budget, subject));
     for (rule, value) in rules.iter().zip(values.collect::<Result<Vec<_>>>()?) {
         match value {
             Val::Bool(true) => {}
@@ -113,7 +113,7 @@ struct Mapper<'a> {
 
 impl<'a> Mapper<'a> {
     fn evaluate(&mut self, expression: &'a Expression) -> Result<Val<'a>> {
-        self.budget.evaluate(expression, &self.subject)
+        expression.evaluate(&mut self.budget, &self.subject)
     }
 
     /// The result of an expression that must be a string.
@@ -203,7 +203,7 @@ impl<'a> Mapper<'a> {
         }
         // All are evaluated before the first result is looked at. Errors of the evaluation have no context, in upstream neither.
         let values = self.issuer.extra.iter().map(|(key, expression)| {
-            let value = self.budget.evaluate(expression, &self.subject)?;
+            let value = expression.evaluate(&mut self.budget, &self.subject)?;
             Ok((key, expression, value))
         });
         for (key, expression, value) in values.collect::<Result<Vec<_>>>()? {

@@ -1,18 +1,10 @@
 //! CEL expressions of an `AuthenticationConfiguration` (upstream: `apiserver/pkg/authentication/cel`): [`Expression::claims`] and
-//! [`Expression::user`] compile them, and [`Budget`] evaluates them. What the results mean is left to `claims`.
+//! [`Expression::user`] compile them, and [`Expression::evaluate`] evaluates them. What the results mean is left to `claims`.
 
 use crate::apimachinery::value::{Map, Value};
 use crate::request::UserInfo;
 use std::sync::{Arc, LazyLock};
-use torana_cel::{Environment, Fail, Program, Schema, Type, Val, Variable, selects};
-
-/// Upstream's cost limit of an expression.
-const MAX_COST: u64 = 1_000_000;
-/// What all expressions of a token may cost without going to the compute pool. Measured: 20 µs for loops, 200 µs for regular
-/// expressions and `split` on long claims.
-const QUICK: u64 = 1_000;
-/// What an evaluation costs besides the steps of its expression.
-const START: u64 = 5;
+use torana_cel::{Budget, Environment, Exceeded, Fail, Program, Schema, Type, Val, Variable, selects};
 
 /// The variable of expressions on claims.
 const CLAIMS: &str = "claims";
@@ -102,6 +94,18 @@ impl Expression {
         &self.text
     }
 
+    /// Evaluates the expression within what is left of a budget.
+    pub(super) fn evaluate<'a>(&'a self, budget: &mut Budget, of: &Subject<'a>) -> Result<Val<'a>, Failure> {
+        let value = of.value.clone().map_err(Exceeded::Failed).and_then(|value| {
+            let variables = [Variable { name: of.name, value }];
+            budget.evaluate(&self.program, &variables)
+        });
+        value.map_err(|why| match why {
+            Exceeded::Costly => Failure::Costly,
+            Exceeded::Failed(why) => Failure::Refused(format!("expression '{}' resulted in error: {why}", self.text)),
+        })
+    }
+
     /// True if the expression selects the claim by name: `claims.email`, but not `claims['email']`, as in upstream.
     pub(super) fn selects_claim(&self, claim: &str) -> bool {
         selects(&self.text, CLAIMS, claim)
@@ -159,44 +163,6 @@ impl Failure {
         match self {
             Self::Refused(why) => Self::Refused(format!("{context}: {why}")),
             Self::Costly => Self::Costly,
-        }
-    }
-}
-
-/// What the evaluation of a token's expressions may still cost.
-pub(super) struct Budget(Option<u64>);
-
-impl Budget {
-    /// What a reactor thread may spend, for all expressions together.
-    pub(super) fn quick() -> Self {
-        Self(Some(QUICK))
-    }
-
-    /// Upstream's limit, for each expression.
-    pub(super) fn full() -> Self {
-        Self(None)
-    }
-
-    /// Evaluates an expression.
-    pub(super) fn evaluate<'a>(&mut self, expression: &'a Expression, of: &Subject<'a>) -> Result<Val<'a>, Failure> {
-        let limit = self.0.unwrap_or(MAX_COST);
-        let value = of.value.clone().and_then(|value| {
-            let variables = [Variable { name: of.name, value }];
-            let outcome = expression.program.evaluate(&variables, limit);
-            if let Some(left) = &mut self.0 {
-                *left = left.saturating_sub(outcome.cost.saturating_add(START));
-            }
-            outcome.value
-        });
-        match (value, self.0) {
-            (Ok(value), _) => Ok(value),
-            (Err(Fail::Cost), Some(_)) => Err(Failure::Costly),
-            (Err(why), _) => {
-                let text = &expression.text;
-                Err(Failure::Refused(format!(
-                    "expression '{text}' resulted in error: {why}"
-                )))
-            }
         }
     }
 }

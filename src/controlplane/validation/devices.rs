@@ -197,7 +197,7 @@ fn binding_conditions(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 /// Validates a new ResourceClaim.
 pub(crate) fn claim(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    claim::devices(&mut out, v.at(&["spec", "devices"]), false, &spec().child("devices"));
+    claim::devices(&mut out, v.at(&["spec", "devices"]), &spec().child("devices"));
     out
 }
 
@@ -219,21 +219,16 @@ fn fixed_spec(out: &mut ErrorList, new: &Value, old: &Value, fields: &'static [s
     }
 }
 
-fn template_spec(out: &mut ErrorList, v: &Value, stored: bool) {
-    claim_metadata(out, v.at(&["spec", "metadata"]), &spec().child("metadata"));
-    let at = spec().child("spec").child("devices");
-    claim::devices(out, v.at(&["spec", "spec", "devices"]), stored, &at);
-}
-
 /// Validates a new ResourceClaimTemplate.
 pub(crate) fn template(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    template_spec(&mut out, v, false);
+    claim_metadata(&mut out, v.at(&["spec", "metadata"]), &spec().child("metadata"));
+    let at = spec().child("spec").child("devices");
+    claim::devices(&mut out, v.at(&["spec", "spec", "devices"]), &at);
     out
 }
 
-/// Validates an update of a ResourceClaimTemplate, whose spec is immutable. As upstream, a changed spec is also
-/// validated again, except for expressions and lengths.
+/// Validates an update of a ResourceClaimTemplate: its spec is immutable, and a changed one is not validated further.
 pub(crate) fn template_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     if same(new.get("spec"), old.get("spec")) {
@@ -249,7 +244,6 @@ pub(crate) fn template_update(new: &Value, old: &Value) -> ErrorList {
         super::go_form::compact(&flat, TEMPLATE_SPEC)
     };
     out.push(FieldError::invalid_raw(&spec(), shown, IMMUTABLE));
-    template_spec(&mut out, new, true);
     out
 }
 

@@ -26,11 +26,12 @@ impl Validator<'_> {
         let mut inside = formatted;
         match &e.kind {
             Kind::List(elements) if !formatted => {
-                self.same(elements.iter().map(|el| (&el.value, el.optional)));
+                // Of a list, cel-go reports the first error only.
+                self.same(elements.iter().map(|el| (&el.value, el.optional)), 1);
             }
             Kind::Map(entries) if !formatted => {
-                self.same(entries.iter().map(|en| (&en.key, false)));
-                self.same(entries.iter().map(|en| (&en.value, en.optional)));
+                self.same(entries.iter().map(|en| (&en.key, false)), usize::MAX);
+                self.same(entries.iter().map(|en| (&en.value, en.optional)), usize::MAX);
             }
             Kind::Call(call) => {
                 if &*call.function == "format" {
@@ -47,8 +48,8 @@ impl Validator<'_> {
         e.children(&mut |child| self.expr(child, inside));
     }
 
-    fn same<'e>(&mut self, values: impl Iterator<Item = (&'e Expr, bool)>) {
-        let mut first = None;
+    fn same<'e>(&mut self, values: impl Iterator<Item = (&'e Expr, bool)>, limit: usize) {
+        let (mut first, mut found) = (None, 0);
         for (value, optional) in values {
             let ty = match &self.checked.types[value.id] {
                 crate::Type::Optional(of) if optional => of,
@@ -59,7 +60,10 @@ impl Validator<'_> {
                 Some(first) if first != ty => {
                     self.errors
                         .push((value.at, format!("expected type '{first}' but found '{ty}'")));
-                    return;
+                    found += 1;
+                    if found == limit {
+                        return;
+                    }
                 }
                 Some(_) => {}
             }
@@ -72,7 +76,7 @@ impl Validator<'_> {
             (Kind::Literal(Literal::String(s)), "timestamp") => Stamp::parse(s).is_some(),
             (Kind::Literal(Literal::Int(n)), "timestamp") => Stamp::new(*n, 0).is_some(),
             // Of the global function this is the text; it is validated all the same.
-            (Kind::Literal(Literal::String(s)), "matches") => library::regex::compile(s).is_ok(),
+            (Kind::Literal(Literal::String(s)), "matches") => library::regex::Pattern::new(s).is_ok(),
             _ => true,
         };
         if !valid {

@@ -35,7 +35,7 @@ impl Size {
     /// The size of values of the type, if all have one.
     pub(super) fn of_type(ty: &Type) -> Option<Self> {
         match ty {
-            Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Type(_) | Type::Uint => {
+            Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => {
                 Some(Self::exactly(1))
             }
             Type::Optional(of) => Self::of_type(of),

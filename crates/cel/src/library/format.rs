@@ -81,16 +81,16 @@ static FORMATS: [Format; 13] = [
     )),
     format!("dns1035LabelPrefix", 30, |s| validation::name_is_dns1035_label(s, true)),
     format!("labelValue", 40, validation::label_value),
-    format!("uri", 1175, |s| Url::parse(s).err().into_iter().collect()),
-    format!("uuid", 78, |s| unless(is_uuid(s), "does not match the UUID format")),
+    format!("uri", 1103, |s| Url::parse(s).err().into_iter().collect()),
+    format!("uuid", 72, |s| unless(is_uuid(s), "does not match the UUID format")),
     format!("byte", 84, |s| {
         unless(
             STANDARD.decode(s).is_ok() || URL_SAFE.decode(s).is_ok(),
             "invalid base64",
         )
     }),
-    format!("date", 84, |s| unless(Stamp::parse_date(s).is_some(), "invalid date")),
-    format!("datetime", 84, |s| unless(
+    format!("date", 71, |s| unless(Stamp::parse_date(s).is_some(), "invalid date")),
+    format!("datetime", 71, |s| unless(
         Stamp::parse_lenient(s).is_some(),
         "invalid datetime"
     )),

@@ -1,7 +1,8 @@
 //! Lists: Kubernetes' functions and cel-go's.
 
 use super::{Body::Strict, Declaration};
-use crate::library::{standard, strings};
+use crate::library::{Run, standard, strings};
+use crate::types::Type;
 use crate::value::{Fail, Out, Val, error, no_overload};
 use std::cmp::Ordering;
 
@@ -38,7 +39,20 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     ("distinct", Strict(distinct), &["list(A).() list(A)"]),
     ("reverse", Strict(reverse), &["list(A).() list(A)"]),
     ("sort", Strict(sort), SORTED),
-    ("@sortByAssociatedKeys", Strict(sort_by), &["list(A).(list(B)) list(A)"]),
+    (
+        "@sortByAssociatedKeys",
+        Strict(sort_by),
+        &[
+            "list(A).(list(int)) list(A)",
+            "list(A).(list(uint)) list(A)",
+            "list(A).(list(double)) list(A)",
+            "list(A).(list(bool)) list(A)",
+            "list(A).(list(duration)) list(A)",
+            "list(A).(list(timestamp)) list(A)",
+            "list(A).(list(string)) list(A)",
+            "list(A).(list(bytes)) list(A)",
+        ],
+    ),
     ("lists.range", Strict(range), &["(int) list(int)"]),
 ];
 
@@ -95,10 +109,27 @@ fn is_sorted<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 }
 
 fn sum<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    sum_from(Val::Int(0), args)
+}
+
+/// The sum of a list of this type; only the type tells what nothing sums up to.
+pub(crate) fn sum_of(of: &Type) -> Run {
+    match of {
+        Type::Uint => |a| sum_from(Val::Uint(0), a),
+        Type::Double => |a| sum_from(Val::Double(0.0), a),
+        Type::Duration => |a| sum_from(Val::Duration(0), a),
+        _ => sum,
+    }
+}
+
+fn sum_from<'a>(zero: Val<'a>, args: &[Val<'a>]) -> Out<'a> {
     let mut items = items(&args[0])?.into_iter();
     let Some(mut total) = items.next() else {
-        return Ok(Val::Int(0));
+        return Ok(zero);
     };
+    if !matches!(total, Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Duration(_)) {
+        return no_overload();
+    }
     for item in items {
         total = standard::add(&mut [total, item])?;
     }
@@ -141,6 +172,7 @@ fn index_of<'a>(args: &[Val<'a>], last: bool) -> Out<'a> {
         Some(_) if wanted.is_empty() && from.is_some_and(|f| f >= 0) => return Ok(Val::Int(from.unwrap_or(0))),
         Some(from) => match strings::offset(s, from) {
             Some(at) => Some(at),
+            None if from > 0 => return Ok(Val::Int(-1)),
             None => return error(format!("index out of range: {from}")),
         },
     };

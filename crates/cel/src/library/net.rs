@@ -1,9 +1,12 @@
 //! IP addresses and networks.
 
+mod refusal;
+
 use super::{Body::Strict, Declaration};
 use crate::value::{Fail, Out, Val, error, no_overload};
+use refusal::refusal;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
     ("ip", Strict(ip), &["(string) IP", "CIDR.() IP"]),
@@ -94,7 +97,9 @@ fn global_unicast(ip: IpAddr) -> bool {
 }
 
 fn parse_ip(s: &str) -> Result<IpAddr, Fail> {
-    if s.contains('%') {
+    if s.split_once('%')
+        .is_some_and(|(ip, zone)| !zone.is_empty() && ip.parse::<Ipv6Addr>().is_ok())
+    {
         return error(format!("IP address {s:?} with zone value is not allowed"));
     }
     match s.parse() {
@@ -103,7 +108,7 @@ fn parse_ip(s: &str) -> Result<IpAddr, Fail> {
         }
         Ok(ip) => Ok(ip),
         Err(_) => {
-            let why = format!("ParseAddr({s:?}): unable to parse IP");
+            let why = refusal(s);
             error(format!(
                 "IP Address {s:?} parse error during conversion from string: {why}"
             ))
@@ -119,7 +124,7 @@ fn parse_cidr(s: &str) -> Result<(IpAddr, u8), Fail> {
         return fail("no '/'");
     };
     let Ok(ip) = address.parse::<IpAddr>() else {
-        return fail("unable to parse IP");
+        return fail(&refusal(address));
     };
     if let IpAddr::V6(v6) = ip
         && v6.to_ipv4_mapped().is_some()

@@ -1,6 +1,9 @@
 //! Optional values.
 
-use super::{Body::Strict, Declaration};
+use super::{
+    Body::{Alternative, Strict},
+    Declaration,
+};
 use crate::value::{Out, Val, error, no_overload};
 use std::sync::Arc;
 
@@ -14,8 +17,12 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     ),
     ("value", Strict(value), &["optional(A).() A"]),
     ("hasValue", Strict(has_value), &["optional(A).() bool"]),
-    ("or", Strict(or), &["optional(A).(optional(A)) optional(A)"]),
-    ("orValue", Strict(or_value), &["optional(A).(A) A"]),
+    (
+        "or",
+        Alternative { value: false },
+        &["optional(A).(optional(A)) optional(A)"],
+    ),
+    ("orValue", Alternative { value: true }, &["optional(A).(A) A"]),
     ("optional.unwrap", Strict(unwrap), &["(list(optional(A))) list(A)"]),
     ("unwrapOpt", Strict(unwrap), &["list(optional(A)).() list(A)"]),
     ("first", Strict(first), &["list(A).() optional(A)"]),
@@ -51,21 +58,6 @@ fn value<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 fn has_value<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     match &args[0] {
         Val::Optional(v) => Ok(Val::Bool(v.is_some())),
-        _ => no_overload(),
-    }
-}
-
-fn or<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    match args {
-        [v @ Val::Optional(Some(_)), _] | [Val::Optional(None), v @ Val::Optional(_)] => Ok(std::mem::take(v)),
-        _ => no_overload(),
-    }
-}
-
-fn or_value<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    match args {
-        [Val::Optional(Some(v)), _] => Ok(v.as_ref().clone()),
-        [Val::Optional(None), v] => Ok(std::mem::take(v)),
         _ => no_overload(),
     }
 }

@@ -182,7 +182,7 @@ fn scientific(f: f64, precision: usize) -> String {
         '\u{2079}',
     ];
     if let Some(text) = special(f) {
-        return text.to_owned();
+        return format!("{text:>precision$}");
     }
     let text = format!("{f:.precision$e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -191,7 +191,7 @@ fn scientific(f: f64, precision: usize) -> String {
         .map_or(("", exponent), |rest| ("\u{207b}", rest));
     let digits = format!("{exponent:0>2}");
     let raised: String = digits.bytes().map(|b| DIGITS[usize::from(b - b'0') % 10]).collect();
-    format!("{mantissa}\u{202f}\u{d7}\u{202f}10{sign}{raised}")
+    format!("{mantissa}\u{d7}10{sign}{raised}")
 }
 
 fn string(v: &Val<'_>) -> Result<String, String> {

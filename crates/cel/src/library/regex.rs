@@ -1,39 +1,138 @@
-//! Regular expressions in RE2's syntax, in linear time.
+//! Regular expressions in RE2's syntax, in linear time. What they take in time is bounded by [`Work`], which costs do not see:
+//! programs of patterns such as `\\p{L}{40}` are large, and matching takes steps in proportion.
 
 use super::{Body::Strict, Declaration};
-use crate::value::{Out, Val, error, no_overload};
+use crate::value::{Fail, Out, Val, error, no_overload};
 use regex::Regex;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 use torana_apimachinery::regexp;
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
     (
         "matches",
-        Strict(matches),
+        // The evaluator calls `run`.
+        Strict(|_| no_overload()),
         &["(string, string) bool", "string.(string) bool"],
     ),
-    ("find", Strict(find), &["string.(string) string"]),
+    ("find", Strict(|_| no_overload()), &["string.(string) string"]),
     (
         "findAll",
-        Strict(find_all),
+        Strict(|_| no_overload()),
         &["string.(string) list(string)", "string.(string, int) list(string)"],
     ),
 ];
 
-/// The most memory that a compiled expression takes.
-const SIZE_LIMIT: usize = 1 << 20;
+/// The largest program of a pattern, in states.
+const MAX_STATES: u32 = 20_000;
+/// The most states of all patterns of one expression, or that one evaluation compiles: about 0.15 s.
+pub(crate) const MAX_TOTAL_STATES: u32 = 200_000;
+/// What a program of that many states fits into.
+const SIZE_LIMIT: usize = 16 << 20;
+/// The most steps of matching in one evaluation: at most about a second.
+const MAX_STEPS: u64 = 300_000_000;
+/// Evaluations with lower limits run on threads that serve others meanwhile. There, compiling counts as well.
+const SMALL_LIMIT: u64 = 10_000;
 
-/// The error says what is wrong with the pattern.
-pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
-    let translated = regexp::translate(pattern).map_err(|e| e.to_string())?;
-    translated
-        .compile(SIZE_LIMIT)
-        .map_err(|_| format!("error parsing regexp: expression too large: `{pattern}`"))
+/// A pattern that was checked. It is compiled when it is first needed.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    source: Box<str>,
+    states: u32,
+    compiled: OnceLock<Option<Regex>>,
 }
 
-/// Calls a function with a compiled pattern.
-pub(crate) fn run<'a>(function: &str, regex: &Regex, args: &[Val<'a>]) -> Out<'a> {
-    let [Val::String(s), _, rest @ ..] = args else {
+/// What the patterns of one evaluation may still take.
+pub(crate) struct Work {
+    states: u32,
+    steps: u64,
+    /// Patterns that were computed.
+    computed: HashMap<Arc<str>, Arc<Pattern>>,
+}
+
+impl Work {
+    pub(crate) fn new() -> Self {
+        Self {
+            states: MAX_TOTAL_STATES,
+            steps: MAX_STEPS,
+            computed: HashMap::new(),
+        }
+    }
+}
+
+impl Pattern {
+    /// The error says what is wrong with the pattern.
+    pub(crate) fn new(source: &str) -> Result<Self, String> {
+        let translated = regexp::translate(source).map_err(|e| e.to_string())?;
+        if translated.cost > MAX_STATES {
+            return Err(too_large(source));
+        }
+        Ok(Self {
+            source: source.into(),
+            states: translated.cost.max(1),
+            compiled: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn states(&self) -> u32 {
+        self.states
+    }
+
+    fn regex(&self) -> Option<&Regex> {
+        let compile = || regexp::translate(&self.source).ok()?.compile(SIZE_LIMIT).ok();
+        self.compiled.get_or_init(compile).as_ref()
+    }
+}
+
+/// The error about patterns that take too much.
+pub(crate) fn too_large(pattern: &str) -> String {
+    format!("error parsing regexp: expression too large: `{pattern}`")
+}
+
+/// True for the functions that take a pattern.
+pub(crate) fn is_one(function: &str) -> bool {
+    matches!(function, "matches" | "find" | "findAll")
+}
+
+/// Calls a function with its constant pattern, or the one it has as its second argument. `left` is what the evaluation may yet
+/// cost, of `limit`.
+pub(crate) fn run<'a>(
+    function: &str,
+    constant: Option<&Pattern>,
+    args: &[Val<'a>],
+    work: &mut Work,
+    (left, limit): (u64, u64),
+) -> Out<'a> {
+    let [Val::String(s), Val::String(source), rest @ ..] = args else {
         return no_overload();
+    };
+    let computed;
+    let pattern = match constant {
+        Some(pattern) => pattern,
+        None => {
+            computed = match work.computed.get(&**source) {
+                Some(known) => known.clone(),
+                None => match Pattern::new(source) {
+                    Ok(new) => {
+                        work.states = work.states.checked_sub(new.states).ok_or(Fail::Cost)?;
+                        let new = Arc::new(new);
+                        work.computed.insert((**source).into(), new.clone());
+                        new
+                    }
+                    Err(why) if function == "matches" => return error(why),
+                    Err(why) => return error(format!("Illegal regex: {why}")),
+                },
+            };
+            &computed
+        }
+    };
+    if limit <= SMALL_LIMIT && pattern.compiled.get().is_none() && u64::from(pattern.states / 4) > left {
+        return Err(Fail::Cost);
+    }
+    let steps = u64::from(pattern.states).saturating_mul(s.len() as u64 + 1);
+    work.steps = work.steps.checked_sub(steps).ok_or(Fail::Cost)?;
+    let Some(regex) = pattern.regex() else {
+        return error(too_large(source));
     };
     match (function, rest) {
         ("matches", _) => Ok(Val::Bool(regex.is_match(s))),
@@ -48,27 +147,4 @@ fn found<'a>(regex: &Regex, s: &str, count: i64) -> Val<'a> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let all = regex.find_iter(s).take(count);
     all.map(|m| Val::from(m.as_str())).collect::<Vec<_>>().into()
-}
-
-fn matches<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    dynamic(args, "matches", "")
-}
-
-fn find<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    dynamic(args, "find", "Illegal regex: ")
-}
-
-fn find_all<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    dynamic(args, "findAll", "Illegal regex: ")
-}
-
-/// Calls a function with a pattern that is known only now.
-fn dynamic<'a>(args: &[Val<'a>], function: &str, prefix: &str) -> Out<'a> {
-    let [_, Val::String(pattern), ..] = args else {
-        return no_overload();
-    };
-    match compile(pattern) {
-        Ok(regex) => run(function, &regex, args),
-        Err(why) => error(format!("{prefix}{why}")),
-    }
 }

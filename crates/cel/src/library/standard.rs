@@ -212,10 +212,14 @@ fn negate<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 }
 
 fn equals<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    if args[0].compares_only_with_its_like() && args[0].type_name() != args[1].type_name() {
+        return no_overload();
+    }
     args[0].equals(&args[1]).map(Val::Bool)
 }
 
 fn differs<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    // An error of the comparison counts as a difference, as in cel-go.
     args[0].equals(&args[1]).map(|same| Val::Bool(!same))
 }
 
@@ -369,7 +373,17 @@ pub(crate) fn element<'a>(of: &Val<'a>, key: &Val<'a>) -> Option<Out<'a>> {
             Some(Val::of(v, &field.schema))
         }
         (Val::Record(of), Val::String(name)) => of.fields.get(&**name).cloned().map(Ok),
-        _ => Some(no_overload()),
+        (Val::List(_), key) => Some(no_index(key)),
+        // What has no parts has no part with the key, as in cel-go.
+        _ => None,
+    }
+}
+
+/// Lists have no such index.
+pub(crate) fn no_index<'a>(key: &Val<'a>) -> Out<'a> {
+    match key {
+        Val::Double(f) => error(format!("unsupported index value {f} in list")),
+        key => error(format!("unsupported index type '{}' in list", key.type_name())),
     }
 }
 
@@ -500,7 +514,7 @@ pub(crate) fn double_text(f: f64) -> String {
         .split_once('e')
         .and_then(|(_, e)| e.parse().ok())
         .unwrap_or(0);
-    if f == 0.0 || (-4..21).contains(&exponent) {
+    if f == 0.0 || (-4..6).contains(&exponent) {
         return format!("{f}");
     }
     let (mantissa, _) = exponential.split_once('e').unwrap_or((&exponential, ""));

@@ -98,6 +98,9 @@ fn substring<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         [Val::String(s), Val::Int(start), Val::Int(end)] => (s, *start, Some(*end)),
         _ => return no_overload(),
     };
+    if let Some(end) = end.filter(|end| start > *end) {
+        return error(format!("invalid substring range. start: {start}, end: {end}"));
+    }
     let Some(from) = offset(s, start) else {
         return error(format!("index out of range: {start}"));
     };
@@ -105,9 +108,6 @@ fn substring<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let Some(to) = offset(s, end) else {
         return error(format!("index out of range: {end}"));
     };
-    if start > end {
-        return error(format!("invalid substring range. start: {start}, end: {end}"));
-    }
     Ok(s[from..to].into())
 }
 

@@ -4,7 +4,7 @@ use super::{Fold, Node, Planner};
 use crate::ast::{Call, Fold as FoldExpr, Kind, op};
 use crate::checker::Callee;
 use crate::library;
-use crate::macros::{RESULT, is_bind};
+use crate::macros::{RESULT, TARGET, is_bind};
 use crate::value::Val;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,7 @@ use std::sync::Arc;
 impl Planner<'_> {
     pub(super) fn fold(&mut self, fold: &FoldExpr) -> Result<Node, String> {
         if is_bind(fold) {
-            let value = Box::new(self.expr(&fold.init)?);
-            let slot = self.slot(&fold.accumulator);
-            let result = Box::new(self.expr(&fold.result)?);
-            self.scopes.pop();
-            return Ok(Node::Bind { slot, value, result });
+            return self.bind(fold);
         }
         let range = self.expr(&fold.range)?;
         let init = self.expr(&fold.init)?;
@@ -40,6 +36,25 @@ impl Planner<'_> {
             var2,
             absorbs,
         })))
+    }
+
+    fn bind(&mut self, fold: &FoldExpr) -> Result<Node, String> {
+        // The value is evaluated in the middle of the result, and so needs slots that the result leaves alone.
+        let before = self.slots;
+        self.slots = 0;
+        let slot = self.slot(&fold.accumulator);
+        let result = self.expr(&fold.result);
+        self.scopes.pop();
+        let used = self.slots;
+        self.scopes.resize(used, "".into());
+        let value = self.expr(&fold.init);
+        self.scopes.truncate(slot);
+        self.slots = self.slots.max(before);
+        let (value, result) = (Box::new(value?), Box::new(result?));
+        Ok(match &*fold.accumulator == TARGET {
+            true => Node::Twice { slot, value, result },
+            false => Node::Bind { slot, value, result },
+        })
     }
 
     /// `@result + [element]`, which appends in place.
@@ -68,7 +83,7 @@ impl Planner<'_> {
     }
 }
 
-/// A map, folded if it is constant.
+/// A map, folded if it is constant. Of equal keys, the last one counts.
 pub(super) fn map(nodes: Vec<(Node, Node, bool)>) -> Node {
     let mut out: BTreeMap<_, Val<'static>> = BTreeMap::new();
     for (key, value, optional) in &nodes {
@@ -76,8 +91,8 @@ pub(super) fn map(nodes: Vec<(Node, Node, bool)>) -> Node {
             return Node::Map(nodes.into());
         };
         match library::key(k) {
-            Ok(k) if !out.contains_key(&k) => drop(out.insert(k, v.clone())),
-            _ => return Node::Map(nodes.into()),
+            Ok(k) => drop(out.insert(k, v.clone())),
+            Err(_) => return Node::Map(nodes.into()),
         }
     }
     Node::Const(Val::Map(crate::value::Dict::Shared(Arc::new(out))))

@@ -59,6 +59,18 @@ impl<'a> Val<'a> {
         })
     }
 
+    /// True for values of Kubernetes, for which `==` with a value of another type is an error: those of its own types, and
+    /// what has a schema.
+    pub(crate) fn compares_only_with_its_like(&self) -> bool {
+        match self {
+            Self::Quantity(_) | Self::Net(_) | Self::Url(_) | Self::Semver(_) | Self::Format(_) | Self::Object(..) => {
+                true
+            }
+            Self::List(List::Tree(_, of)) | Self::Map(Dict::Tree(_, of)) => !of.ty.is_dyn(),
+            _ => false,
+        }
+    }
+
     /// The order of two numbers, which may be of different types; `None` for anything else and for NaN.
     pub(crate) fn number_cmp(&self, other: &Self) -> Option<Ordering> {
         /// As doubles: large integers lose their last digits.

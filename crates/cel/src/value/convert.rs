@@ -3,8 +3,8 @@
 use super::{Dict, Key, List, Out, Text, Val, error};
 use crate::time_value::{Stamp, duration_error, duration_text, parse_duration};
 use crate::types::{DYN, Schema, Type, untyped};
-use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use base64::{DecodeError, Engine};
 use torana_apimachinery::{Map, Value};
 
 /// How large the tree of a computed value is at most: the lengths of its strings, and so much for each part.
@@ -33,7 +33,15 @@ impl<'a> Val<'a> {
             },
             (Value::String(s), Type::Bytes) => match URL_SAFE.decode(s.as_str()) {
                 Ok(bytes) => Self::Bytes(bytes.into()),
-                Err(_) => return error(format!("Invalid byte formatted string {s}")),
+                Err(why) => {
+                    let at = match why {
+                        DecodeError::InvalidByte(at, _) => at,
+                        // Go names the start of the group that is not complete.
+                        _ => s.len() / 4 * 4,
+                    };
+                    let what = "illegal base64 data at input byte";
+                    return error(format!("Invalid byte formatted string {s}: {what} {at}"));
+                }
             },
             (Value::Bool(b), Type::Bool | Type::Dyn | Type::Any) => Self::Bool(*b),
             (Value::Int(n), Type::Int | Type::Dyn) => Self::Int(*n),

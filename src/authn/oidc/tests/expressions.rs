@@ -1,11 +1,12 @@
 //! CEL expressions: errors of files, mapping of claims, and the limit of what a reactor thread evaluates.
 
 use super::super::claims;
-use super::super::expressions::{Budget, Failure};
+use super::super::expressions::Failure;
 use super::*;
 use crate::request::UserInfo;
 use crate::tasks::compute::{self, ComputePool};
 use crate::telemetry::Telemetry;
+use torana_cel::Budget;
 
 /// A file with one provider, whose rules and mappings these lines are.
 fn file(lines: &str) -> String {

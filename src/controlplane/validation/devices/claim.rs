@@ -63,15 +63,15 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// Validates `spec.devices` of a claim. Limits that may have become stricter are skipped if it is `stored`.
-pub(super) fn devices(out: &mut ErrorList, v: &Value, stored: bool, path: &FieldPath) {
+/// Validates `spec.devices` of a claim.
+pub(super) fn devices(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     let known = Requests::of(v);
     let name = |r: &Value| r.str_at(&["name"]).to_owned();
 
     let at = path.child("requests");
     let all = at_most(out, v.get("requests"), MAX_REQUESTS, &at);
     for (i, r) in all.iter().enumerate() {
-        request(out, r, stored, &at.index(i));
+        request(out, r, &at.index(i));
     }
     duplicates(out, all.iter().map(name), &at);
 
@@ -87,11 +87,11 @@ pub(super) fn devices(out: &mut ErrorList, v: &Value, stored: bool, path: &Field
     for (i, c) in at_most(out, v.get("config"), MAX_CONFIGS, &at).iter().enumerate() {
         let at = at.index(i);
         known.references(out, c.get("requests"), &at.child("requests"));
-        configuration(out, c, stored, &at);
+        configuration(out, c, false, &at);
     }
 }
 
-fn request(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
+fn request(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     checkpoint();
     label_name(out, v.str_at(&["name"]), &at.child("name"));
     let others = v.get("firstAvailable");
@@ -101,14 +101,14 @@ fn request(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
             let why = format!("{EITHER}, but multiple fields are set");
             out.push(FieldError::invalid(at, Value::Null, why));
         }
-        (false, true) => device_request(out, v.get("exactly"), stored, &at.child("exactly")),
+        (false, true) => device_request(out, v.get("exactly"), &at.child("exactly")),
         (true, false) => {
             let at = at.child("firstAvailable");
             let all = at_most(out, others, MAX_ALTERNATIVES, &at);
             for (i, s) in all.iter().enumerate() {
                 let at = at.index(i);
                 label_name(out, s.str_at(&["name"]), &at.child("name"));
-                device_request(out, s, stored, &at);
+                device_request(out, s, &at);
             }
             duplicates(out, all.iter().map(|s| s.str_at(&["name"]).to_owned()), &at);
         }
@@ -116,16 +116,14 @@ fn request(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
 }
 
 /// Checks the fields that an exact request and a subrequest have in common.
-fn device_request(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
+fn device_request(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     required_valid(
         out,
         &at.child("deviceClassName"),
         v.str_at(&["deviceClassName"]),
         dns1123_subdomain,
     );
-    if !stored {
-        selectors(out, v.get("selectors"), &at.child("selectors"));
-    }
+    selectors(out, v.get("selectors"), &at.child("selectors"));
     let count = v.get("count").as_i64().unwrap_or(0);
     match v.str_at(&["allocationMode"]) {
         "All" if count != 0 => {

@@ -1,0 +1,76 @@
+//! [`Budget`]: what several evaluations may cost together.
+
+use crate::{Activation, Fail, Program, Val};
+
+/// Kubernetes' limit for one expression: about 0.1 s of kube-apiserver's time.
+const EACH: u64 = 1_000_000;
+/// What all evaluations together may cost on a thread that serves others meanwhile. Measured: 20 µs for loops, 200 µs for
+/// regular expressions and `split` on long strings.
+const QUICK: u64 = 1_000;
+/// What an evaluation costs besides the steps of its expression.
+const START: u64 = 5;
+
+/// What several evaluations may cost together. Start with [`Budget::quick`] on a thread that must not be blocked, and repeat
+/// the evaluations with [`Budget::full`] on another one if they turn out to be [`Exceeded::Costly`].
+#[derive(Debug)]
+pub struct Budget(Option<u64>);
+
+/// Why an evaluation within a budget has no result.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Exceeded {
+    /// The evaluations cost more than [`Budget::quick`] allows.
+    Costly,
+    /// The expression has an error, or costs more than Kubernetes allows.
+    Failed(Fail),
+}
+
+impl Budget {
+    /// Little, for all evaluations together.
+    pub fn quick() -> Self {
+        Self(Some(QUICK))
+    }
+
+    /// Kubernetes' limit, for each evaluation.
+    pub fn full() -> Self {
+        Self(None)
+    }
+
+    /// Evaluates a program.
+    ///
+    /// # Errors
+    /// See [`Exceeded`].
+    pub fn evaluate<'a>(&mut self, program: &'a Program, activation: &dyn Activation<'a>) -> Result<Val<'a>, Exceeded> {
+        let outcome = program.evaluate(activation, self.0.unwrap_or(EACH));
+        if let Some(left) = &mut self.0 {
+            *left = left.saturating_sub(outcome.cost.saturating_add(START));
+        }
+        outcome.value.map_err(|why| match (why, &self.0) {
+            (Fail::Cost, Some(_)) => Exceeded::Costly,
+            (why, _) => Exceeded::Failed(why),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Environment, Variable};
+
+    #[test]
+    fn evaluations_share_the_quick_budget_and_have_the_full_one_each() {
+        let of = |source: &str| Environment::default().compile(source).expect("well typed");
+        let (cheap, loops) = (of("1 + 1 == 2"), of("lists.range(300).all(i, i >= 0)"));
+        let nothing: &[Variable<'_>; 0] = &[];
+        let mut quick = Budget::quick();
+        assert!((0..10).all(|_| quick.evaluate(&cheap, nothing).is_ok()));
+        assert!(matches!(quick.evaluate(&loops, nothing), Err(Exceeded::Costly)));
+        assert!(matches!(quick.evaluate(&cheap, nothing), Err(Exceeded::Costly)));
+        let mut full = Budget::full();
+        assert!((0..10).all(|_| full.evaluate(&loops, nothing).is_ok()));
+        let hopeless = of("lists.range(1000).all(x, lists.range(1000).all(y, x + y >= 0))");
+        assert!(matches!(
+            full.evaluate(&hopeless, nothing),
+            Err(Exceeded::Failed(Fail::Cost))
+        ));
+    }
+}
