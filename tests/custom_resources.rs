@@ -163,6 +163,18 @@ fn objects_with_finalizers_hold_the_definition() {
 }
 
 #[test]
+fn unknown_fields_are_reported_after_duplicates_and_by_path() {
+    let (_dir, g) = defined();
+    let body = r#"{"top":1,"spec":{"zz":1,"size":3,"size":4,"aa":1},"metadata":{"name":"w","bogus":1},
+        "apiVersion":"shop.example.com/v1","kind":"Widget"}"#;
+    let path = "/apis/shop.example.com/v1/namespaces/default/widgets?fieldValidation=Strict";
+    let refused = g.kubectl_fails(&["create", "--raw", path, "-f", "-"], Some(body));
+    let fields = ["metadata.bogus", "spec.aa", "spec.zz", "top"].map(|f| format!("unknown field {f:?}"));
+    let expected = format!("duplicate field \"spec.size\", {}", fields.join(", "));
+    assert!(refused.contains(&expected), "{refused}");
+}
+
+#[test]
 fn a_changed_schema_takes_effect_at_once() {
     let (_dir, g) = defined();
     g.kubectl_in(&["apply", "-f", "-"], Some(WIDGET));
