@@ -193,3 +193,26 @@ fn a_changed_schema_takes_effect_at_once() {
     ]);
     assert_eq!(read, "7 1");
 }
+
+/// What `make run` suggests.
+#[test]
+fn the_example_is_served_in_both_versions() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let g = Gateway::start(dir.path());
+    let file = |name: &str| format!("{}/examples/custom-resource/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+    g.kubectl(&["apply", "-f", &file("definition")]);
+    let established = "--for=condition=Established";
+    g.kubectl(&["wait", established, "--timeout=30s", "crd/websites.example.com"]);
+    g.kubectl(&["apply", "-f", &file("website")]);
+    let shown = g.kubectl(&["get", "web"]);
+    let rows: Vec<Vec<&str>> = shown.lines().map(|l| l.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["NAME", "HOSTNAME", "REPLICAS", "AGE"], "{shown}");
+    assert_eq!(rows[1][..3], ["shop", "shop.example.com", "2"], "{shown}");
+    g.kubectl(&["scale", "--replicas=3", "website/shop"]);
+    let older = ["get", "websites.v1beta1.example.com", "shop", "-o"];
+    let read = |path: &str| g.kubectl(&[&older[..], &[path]].concat());
+    assert_eq!(read("jsonpath={.spec.host} {.spec.replicas}"), "shop.example.com 3");
+    let bare = r#"{"spec":{"tls":{"secretName":null}}}"#;
+    let refused = g.kubectl_fails(&["patch", "website", "shop", "--type=merge", "-p", bare], None);
+    assert!(refused.contains("a site with TLS names the secret"), "{refused}");
+}

@@ -74,11 +74,19 @@ async fn definitions_of_other_projects_are_installed_and_used() {
     for definition in &all {
         let name = definition["metadata"]["name"].as_str().expect("a name");
         server.kubectl(
-            &["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{name}")],
+            &[
+                "wait",
+                "--for=condition=Established",
+                "--timeout=30s",
+                &format!("crd/{name}"),
+            ],
             "",
         );
         let fields = server.kubectl(&["explain", name, "--recursive"], "");
-        assert!(fields.lines().filter(|l| l.contains('\t')).count() > 10, "{name}: {fields}");
+        assert!(
+            fields.lines().filter(|l| l.contains('\t')).count() > 10,
+            "{name}: {fields}"
+        );
     }
 
     let route = |version: &str, host: &str, port: i32| {
@@ -93,7 +101,13 @@ async fn definitions_of_other_projects_are_installed_and_used() {
     let hosts = |version: &str| {
         let resource = format!("httproutes.{version}.gateway.networking.k8s.io");
         server.kubectl(
-            &["get", &resource, "shop", "-o", "jsonpath={.apiVersion} {.spec.hostnames} {.metadata.managedFields[*].manager}"],
+            &[
+                "get",
+                &resource,
+                "shop",
+                "-o",
+                "jsonpath={.apiVersion} {.spec.hostnames} {.metadata.managedFields[*].manager}",
+            ],
             "",
         )
     };
@@ -117,7 +131,13 @@ async fn definitions_of_other_projects_are_installed_and_used() {
                 "issuerRef": {"name": issuer, "kind": "ClusterIssuer"}}});
         server.kubectl(&["create", "-f", "-"], &certificate.to_string());
     }
-    let selected = ["get", "certificates", "-o", "name", "--field-selector=spec.issuerRef.name=public"];
+    let selected = [
+        "get",
+        "certificates",
+        "-o",
+        "name",
+        "--field-selector=spec.issuerRef.name=public",
+    ];
     assert_eq!(server.kubectl(&selected, "").trim(), "certificate.cert-manager.io/mail");
     let table = server.kubectl(&["get", "certificates"], "");
     assert_eq!(table.lines().count(), 3, "{table}");
