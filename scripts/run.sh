@@ -63,6 +63,9 @@ things to try:
   kubectl api-resources
   kubectl apply -f examples/extension-server/gadget.yaml && kubectl get gadgets -o wide
   kubectl get gadgets --watch            # through the gateway, from the second server
+  kubectl apply -f examples/custom-resource/definition.yaml && kubectl wait --for=condition=Established crd/websites.example.com
+  kubectl apply -f examples/custom-resource/website.yaml && kubectl get websites   # a kind of your own; the file shows what it declares
+  kubectl explain website.spec && kubectl scale --replicas=3 website/shop && kubectl get websites.v1beta1.example.com shop -o yaml
   kubectl create configmap hello --from-literal=to=world && kubectl get cm hello -o yaml
   kubectl create namespace demo && kubectl get serviceaccounts,configmaps -n demo && kubectl delete namespace demo
 

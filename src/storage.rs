@@ -16,6 +16,7 @@ pub(crate) mod encryption;
 pub(crate) mod entry;
 pub(crate) mod etcd;
 pub(crate) mod interface;
+mod large;
 pub(crate) mod transform;
 mod undecodable;
 mod version_place;

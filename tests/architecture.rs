@@ -157,6 +157,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("tokio_rustls", &["serving", "aggregator/proxy", "proxy", "client"]),
     ("percent_encoding", &["request/percent"]),
     ("quick_cache", &["cache"]),
+    ("memmap2", &["storage/large"]),
     ("rusqlite", &["storage/embedded"]),
     ("etcd_client", &["storage/etcd"]),
     ("crypto_secretbox", &["storage/encryption"]),

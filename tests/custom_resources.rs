@@ -163,6 +163,18 @@ fn objects_with_finalizers_hold_the_definition() {
 }
 
 #[test]
+fn unknown_fields_are_reported_after_duplicates_and_by_path() {
+    let (_dir, g) = defined();
+    let body = r#"{"top":1,"spec":{"zz":1,"size":3,"size":4,"aa":1},"metadata":{"name":"w","bogus":1},
+        "apiVersion":"shop.example.com/v1","kind":"Widget"}"#;
+    let path = "/apis/shop.example.com/v1/namespaces/default/widgets?fieldValidation=Strict";
+    let refused = g.kubectl_fails(&["create", "--raw", path, "-f", "-"], Some(body));
+    let fields = ["metadata.bogus", "spec.aa", "spec.zz", "top"].map(|f| format!("unknown field {f:?}"));
+    let expected = format!("duplicate field \"spec.size\", {}", fields.join(", "));
+    assert!(refused.contains(&expected), "{refused}");
+}
+
+#[test]
 fn a_changed_schema_takes_effect_at_once() {
     let (_dir, g) = defined();
     g.kubectl_in(&["apply", "-f", "-"], Some(WIDGET));
@@ -180,4 +192,27 @@ fn a_changed_schema_takes_effect_at_once() {
         "jsonpath={.spec.weight} {.metadata.generation}",
     ]);
     assert_eq!(read, "7 1");
+}
+
+/// What `make run` suggests.
+#[test]
+fn the_example_is_served_in_both_versions() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let g = Gateway::start(dir.path());
+    let file = |name: &str| format!("{}/examples/custom-resource/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+    g.kubectl(&["apply", "-f", &file("definition")]);
+    let established = "--for=condition=Established";
+    g.kubectl(&["wait", established, "--timeout=30s", "crd/websites.example.com"]);
+    g.kubectl(&["apply", "-f", &file("website")]);
+    let shown = g.kubectl(&["get", "web"]);
+    let rows: Vec<Vec<&str>> = shown.lines().map(|l| l.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["NAME", "HOSTNAME", "REPLICAS", "AGE"], "{shown}");
+    assert_eq!(rows[1][..3], ["shop", "shop.example.com", "2"], "{shown}");
+    g.kubectl(&["scale", "--replicas=3", "website/shop"]);
+    let older = ["get", "websites.v1beta1.example.com", "shop", "-o"];
+    let read = |path: &str| g.kubectl(&[&older[..], &[path]].concat());
+    assert_eq!(read("jsonpath={.spec.host} {.spec.replicas}"), "shop.example.com 3");
+    let bare = r#"{"spec":{"tls":{"secretName":null}}}"#;
+    let refused = g.kubectl_fails(&["patch", "website", "shop", "--type=merge", "-p", bare], None);
+    assert!(refused.contains("a site with TLS names the secret"), "{refused}");
 }

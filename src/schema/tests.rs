@@ -638,7 +638,54 @@ fn numbers() -> impl Strategy<Value = Value> {
     })
 }
 
+/// A configuration of a gadget: what it declares, and nothing that is empty.
+fn configuration() -> impl Strategy<Value = Value> {
+    let colour = proptest::option::of("[a-c]");
+    let parts = proptest::collection::btree_map("[a-d]", proptest::option::of("[x-z]"), 0..4);
+    (0i64..3, colour, parts).prop_map(|(size, colour, parts)| {
+        let mut o = json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "n"}, "spec": {"size": (size)}});
+        colour.into_iter().for_each(|c| o.set(&["spec", "colour"], c));
+        let part = |(k, v): (String, Option<String>)| {
+            let mut part = json!({"k": (k), "p": "udp"});
+            v.into_iter().for_each(|v| part.set(&["v"], v));
+            part
+        };
+        let parts: Vec<Value> = parts.into_iter().map(part).collect();
+        if !parts.is_empty() {
+            o.set(&["spec", "parts"], parts);
+        }
+        o
+    })
+}
+
+/// An object without its managed fields.
+fn unmanaged(object: &Value) -> Value {
+    let mut o = object.clone();
+    o.unset(&["metadata", "managedFields"]);
+    o
+}
+
 proptest! {
+    /// What a manager applies is what the object becomes, whatever it applied before; what others applied stays.
+    #[test]
+    fn applied_configurations_make_the_round_trip(first in configuration(), second in configuration()) {
+        let kind = gadget();
+        let apply = |live: Option<&Value>, patch: &Value, manager: &str| {
+            let who = ManagerInfo {manager, subresource: "", now: "2024-01-01T00:00:00Z", api_version: "example.com/v1"};
+            kind.apply(live, patch.clone(), &who, true, &[]).unwrap()
+        };
+        let once = apply(None, &first, "a");
+        prop_assert_eq!(unmanaged(&once), first.clone());
+        prop_assert_eq!(apply(Some(&once), &first, "a"), once.clone(), "the same again changes nothing");
+        let twice = apply(Some(&once), &second, "a");
+        prop_assert_eq!(unmanaged(&twice), second.clone());
+        prop_assert_eq!(apply(Some(&twice), &first, "a"), once.clone(), "and back");
+        // Another manager takes everything that differs; when the first gives up all, its own fields are left.
+        let both = apply(Some(&once), &second, "b");
+        let nothing = json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "n"}});
+        prop_assert_eq!(unmanaged(&apply(Some(&both), &nothing, "a")), second);
+    }
+
     #[test]
     fn pruning_and_defaulting_are_idempotent(mut v in tree()) {
         let kind = gadget();

@@ -3,6 +3,7 @@
 
 use super::encoding_cache::CachedEncodings;
 use super::interface::Revision;
+use super::large;
 use super::version_place::VersionPlace;
 use crate::api::json::{Shape, encode_as, members};
 use crate::apimachinery::codec::json as codec;
@@ -223,14 +224,10 @@ impl Draft {
             (Some(b'}'), _) => format!(",\"resourceVersion\":\"{}\"", revision.0),
             _ => format!("\"resourceVersion\":\"{}\",", revision.0),
         };
-        let mut json = Vec::with_capacity(self.json.len() + member.len());
-        json.extend_from_slice(&self.json[..at]);
-        json.extend_from_slice(member.as_bytes());
-        json.extend_from_slice(&self.json[at..]);
         Entry {
             key: key.into(),
             revision,
-            json: json.into(),
+            json: large::join(&[&self.json[..at], member.as_bytes(), &self.json[at..]]),
             version_span: (self.version_at, member.len() as u32),
             managed_span: match self.managed_span {
                 (_, 0) => (0, 0),

@@ -110,7 +110,7 @@ pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, optio
         body::cannot_be_handled(&given, &expected, text)
     })?);
     if body_type == body::BodyType::Json {
-        findings = crate::api::decode::sort_by_document_order(bytes, findings);
+        findings = in_order(call, bytes, findings);
     }
     options.handle_strict_errors(findings, &call.cx.warnings, |text| {
         body::cannot_be_handled(&given, &expected, &text)
@@ -137,6 +137,16 @@ pub(crate) fn normalize(call: &Call, value: &mut Value, wrap: impl FnOnce(&str) 
     match crate::api::by_gvk(&expected.group, &expected.version, &expected.kind) {
         Some(def) => crate::api::decode::normalize(def, value).map_err(|e| wrap(&e.0)),
         None => Ok(Vec::new()),
+    }
+}
+
+/// The findings of a JSON body in upstream's order: as they are in the body, but custom resources are pruned after
+/// decoding, by sorted path.
+pub(crate) fn in_order(call: &Call, body: &[u8], findings: Vec<String>) -> Vec<String> {
+    let resource = call.resource();
+    match resource.unstructured && call.kind() == resource.gvk() {
+        true => findings,
+        false => crate::api::decode::sort_by_document_order(body, findings),
     }
 }
 

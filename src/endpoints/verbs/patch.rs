@@ -9,9 +9,9 @@ use super::super::negotiate::Codecs;
 use super::super::options::WriteQuery;
 use super::super::{body, finish};
 use super::Reply;
-use super::create::normalize;
+use super::create::{in_order, normalize};
 use super::update::{absent, custom};
-use crate::api::decode::{coerce, sort_by_document_order};
+use crate::api::decode::coerce;
 use crate::apimachinery::apply;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{FieldError, FieldPath, quote};
@@ -188,7 +188,7 @@ impl Patcher {
             return Err(refused(shown(), why));
         }
         let unknown = normalize(&self.call, &mut object, |why| refused(shown(), why.to_owned()))?;
-        findings.extend(sort_by_document_order(&text, unknown));
+        findings.extend(in_order(&self.call, &text, unknown));
         self.handle_strict_errors(findings, shown)?;
         Ok(object)
     }

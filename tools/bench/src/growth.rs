@@ -21,17 +21,19 @@ fn events_for(watchers: u64) -> u64 {
     (100_000 / watchers).clamp(20, 4_000)
 }
 
-struct Curves(Vec<(&'static str, Vec<(f64, f64)>)>);
+/// Named lines of one chart.
+#[derive(Default)]
+pub struct Curves(Vec<(&'static str, Vec<(f64, f64)>)>);
 
 impl Curves {
-    fn add(&mut self, name: &'static str, x: u64, y: f64) {
+    pub fn add(&mut self, name: &'static str, x: u64, y: f64) {
         match self.0.iter_mut().find(|(n, _)| *n == name) {
             Some((_, points)) => points.push((x as f64, y)),
             None => self.0.push((name, vec![(x as f64, y)])),
         }
     }
 
-    fn draw(self, file: &str, title: &str, x_axis: &str, y_axis: &str) -> Result<(), String> {
+    pub fn draw(self, file: &str, title: &str, x_axis: &str, y_axis: &str) -> Result<(), String> {
         let lines: Vec<Line> = (self.0.into_iter())
             .map(|(name, points)| Line {
                 name: name.to_owned(),
@@ -49,7 +51,7 @@ impl Curves {
 
 /// Costs of reads, writes and starts, and memory, by number of objects.
 pub async fn objects(torana: &Path, dir: &Path, r: &mut Report) -> Result<(), String> {
-    let (mut cpu, mut size, mut starts) = (Curves(vec![]), Curves(vec![]), Curves(vec![]));
+    let (mut cpu, mut size, mut starts) = (Curves::default(), Curves::default(), Curves::default());
     for n in OBJECTS {
         let own = dir.join(format!("objects-{n}"));
         std::fs::create_dir_all(&own).map_err(|e| e.to_string())?;
@@ -117,7 +119,7 @@ pub async fn objects(torana: &Path, dir: &Path, r: &mut Report) -> Result<(), St
 
 /// CPU time per event and memory per idle watch, by number of watchers of one collection.
 pub async fn watchers(torana: &Path, dir: &Path, r: &mut Report) -> Result<(), String> {
-    let (mut cpu, mut memory) = (Curves(vec![]), Curves(vec![]));
+    let (mut cpu, mut memory) = (Curves::default(), Curves::default());
     for n in WATCHERS {
         let own = dir.join(format!("watchers-{n}"));
         std::fs::create_dir_all(&own).map_err(|e| e.to_string())?;

@@ -150,13 +150,15 @@ impl Disk {
         Ok(digest)
     }
 
-    /// Moves the write-ahead log into the database file, so that the next burst starts with an empty log.
+    /// Moves the write-ahead log into the database file, so that the next burst starts with an empty log, and frees the
+    /// page cache: writes fill it with values, which nothing reads again.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
     pub(crate) fn checkpoint(&mut self) -> rusqlite::Result<()> {
         if std::mem::take(&mut self.dirty) {
             self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+            self.db.execute_batch("PRAGMA shrink_memory")?;
         }
         Ok(())
     }

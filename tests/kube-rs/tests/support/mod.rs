@@ -1,5 +1,7 @@
 //! A gateway process for tests that kill it.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::{Path, PathBuf};
@@ -87,6 +89,38 @@ impl Server {
         self.child.wait().expect("it is ours");
         self.child = spawn(self.dir.path(), self.port);
         self.ready().await;
+    }
+
+    /// Runs kubectl with `given` on its standard input, and returns what it prints. Fails if kubectl does.
+    pub fn kubectl(&self, args: &[&str], given: &str) -> String {
+        let (done, text, errors) = self.run_kubectl(args, given);
+        assert!(done, "kubectl {}: {errors}", args.join(" "));
+        text
+    }
+
+    /// As [`kubectl`](Self::kubectl), for what is refused: returns the errors.
+    pub fn kubectl_fails(&self, args: &[&str], given: &str) -> String {
+        let (done, text, errors) = self.run_kubectl(args, given);
+        assert!(!done, "kubectl {} succeeds: {text}", args.join(" "));
+        errors
+    }
+
+    fn run_kubectl(&self, args: &[&str], given: &str) -> (bool, String, String) {
+        let mut child = Command::new("kubectl")
+            .args(args)
+            .env("KUBECONFIG", self.dir.path().join("data/admin.kubeconfig"))
+            .env("HOME", self.dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kubectl is installed");
+        let mut to = child.stdin.take().expect("a pipe");
+        std::io::Write::write_all(&mut to, given.as_bytes()).expect("kubectl reads");
+        drop(to);
+        let done = child.wait_with_output().expect("kubectl ends");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (done.status.success(), text(done.stdout), text(done.stderr))
     }
 
     /// The body of a GET.

@@ -108,7 +108,7 @@ pub(super) async fn discovery(setup: &Setup, r: &mut Report) -> Result<(), Strin
     let l = load(&conditional, 4, 4, Duration::from_secs(3), 0, make).await?;
     let us = per(setup.g.server.cpu() - cpu, l.requests);
     let text = format!(
-        "{}; a document of {} KiB with {} kinds of backends; {DEFINITIONS} definitions, whose resources are not served yet",
+        "{}; a document of {} KiB with {} kinds of backends and {DEFINITIONS} of definitions",
         note(&l),
         size >> 10,
         GROUPS * KINDS
