@@ -17,6 +17,8 @@ mod backends;
 mod edge;
 #[path = "bodies/expressions.rs"]
 mod expressions;
+#[path = "bodies/schemas.rs"]
+mod schemas;
 #[path = "bodies/trees.rs"]
 mod trees;
 
@@ -225,6 +227,33 @@ pub(crate) const ALL: &[Body] = &[
             r#"{"x-kubernetes-preserve-unknown-fields":true,"anyOf":[{"required":["x"]}],"additionalProperties":{"type":"string"}}"#,
             r#"{"type":"object","properties":{"spec":{"type":"object","default":{},"properties":{"ports":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["port"],"items":{"type":"object","required":["port"],"properties":{"port":{"x-kubernetes-int-or-string":true},"name":{"type":"string","format":"k8s-short-name","default":"a"}}}}},"x-kubernetes-validations":[{"rule":"self.x","fieldPath":".ports"}]}}}"#,
             r#"{"type":"object","properties":{"b":{"type":"string","pattern":"(?i)^[[:alpha:]\\d]{2,3}(?P<n>\\pL|\\x41)*$","oneOf":[{"format":"uri"},{"not":{"enum":["a",1]}}]}}}"#,
+        ],
+    ),
+    (
+        "pattern",
+        schemas::pattern,
+        &[
+            "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$\na-b.c",
+            "(?i:x|\\x{41}\\pL[[:digit:]_]{2,3}\\Q.*\\E)(?P<n>[^\\D\\s])+?\\b\nxA1",
+            "((a{0,9}){0,9}){0,9}\naaaa",
+        ],
+    ),
+    (
+        "format",
+        schemas::format,
+        &[
+            "192.168.0.1/24",
+            "::ffff:10.0.0.1",
+            "2026-11-24T10:00:00.5+01:00",
+            "https://a@[::1]:8/b?c=%20#d",
+            "978-3-16-148410-0",
+            "4111 1111 1111 1111",
+            "a-b.example.com",
+            "1h2m3.5s",
+            "5f2b48b6-3f0e-4b0e-9f0e-0123456789ab",
+            "\"a b\"@example.com",
+            "aGVsbG8=",
+            "#fff rgb(1,2,3) 00:1a:2b:3c:4d:5e",
         ],
     ),
     (
