@@ -4,7 +4,6 @@
 //! `TORANA_BIN` names the binary; `make test` builds it and sets the variable.
 
 #[path = "support/mod.rs"]
-#[allow(dead_code, reason = "shared with tests that restart the gateway")]
 mod support;
 
 use http_body_util::{BodyExt, Full};
