@@ -70,7 +70,7 @@ pub(crate) struct QueueSet<T> {
     hold: Duration,
     /// Those that keep their seats all the same.
     keeps_seats: fn(&T) -> bool,
-    /// Those that must not run for now.
+    /// Requests that are not dispatched while this holds.
     held_back: fn(&T) -> bool,
     /// True if the last dispatch skipped a queue for that reason.
     skipped: bool,

@@ -3,7 +3,7 @@
 
 use super::cacher::Counters;
 use super::transform::Transform;
-use super::{Revision, Storage, Undecodable};
+use super::{Error, Revision, Storage, Undecodable};
 use crate::apimachinery::value::{Str, Value};
 use crate::telemetry::StorageMetrics;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ pub struct BackendStats {
     pub bytes: Vec<(String, u64)>,
 }
 
-/// Why a store does not work, or not for now.
+/// Why a store is not healthy, or not ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// A write to the disk has failed. Permanent: what is on the disk is not known.
@@ -110,6 +110,12 @@ pub enum Unavailable {
     /// These resources have not been read yet.
     #[error("{}", .0.join(", "))]
     Loading(Vec<String>),
+}
+
+impl From<Unavailable> for Error {
+    fn from(why: Unavailable) -> Self {
+        Self::Failed(why.to_string())
+    }
 }
 
 /// A running store.

@@ -76,9 +76,6 @@ pub struct Options {
     pub faults: Option<Arc<dyn faults::Faults>>,
 }
 
-/// Error message while the disk is full.
-const FULL: &str = "the store's disk is full: only reads and deletions are taken until there is space";
-
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -360,7 +357,7 @@ impl Shared {
             return Err(Error::Failed(why.clone()));
         }
         let bytes = match &action {
-            Action::Put { .. } if self.full.load(Ordering::Acquire) => return Err(Error::Failed(FULL.into())),
+            Action::Put { .. } if self.full.load(Ordering::Acquire) => return Err(Unavailable::DiskFull.into()),
             Action::Put { stored, .. } => stored.len(),
             Action::Delete { .. } => 0,
         };

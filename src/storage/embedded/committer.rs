@@ -6,7 +6,7 @@
 
 use super::disk::{Disk, Row};
 use super::maintenance::{Comparison, MAINTENANCE};
-use super::{FULL, Options, ResourceStore, Shared, space};
+use super::{Options, ResourceStore, Shared, Unavailable, space};
 use crate::storage::{Draft, Entry, Error, Event, Precondition, Revision};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -329,7 +329,7 @@ impl Committer {
             let refusal = match self.shared.failed.get() {
                 Some(why) => Some(Error::Failed(why.clone())),
                 None if write.resource.is_released() => Some(Error::NotReady(1)),
-                None if full && matches!(write.action, Action::Put { .. }) => Some(Error::Failed(FULL.into())),
+                None if full && matches!(write.action, Action::Put { .. }) => Some(Unavailable::DiskFull.into()),
                 None => None,
             };
             if let Some(refusal) = refusal {
@@ -393,7 +393,7 @@ impl Committer {
             if !self.shared.full.swap(true, Ordering::AcqRel) {
                 tracing::error!(error = %e, "the disk is full, writes are refused until there is space");
             }
-            return FULL.into();
+            return Unavailable::DiskFull.to_string();
         }
         let why = format!("the store can no longer be written: {e}");
         tracing::error!(error = %e, "storage failed; writes are refused until a restart");

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Number of jobs of one request that wait for a thread of the pool or run on one. Jobs that wait for storage, a client or
 /// another server do not count. Clones share the number.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct RunnableJobs(Arc<OfRequest>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OfRequest {
     jobs: AtomicU32,
     flow: u64,
-    held_back: Option<Arc<HeldBackFlows>>,
+    held_back: Arc<HeldBackFlows>,
 }
 
 impl RunnableJobs {
@@ -24,7 +24,7 @@ impl RunnableJobs {
         Self(Arc::new(OfRequest {
             jobs: AtomicU32::new(0),
             flow,
-            held_back: Some(Arc::clone(held_back)),
+            held_back: Arc::clone(held_back),
         }))
     }
 
@@ -43,9 +43,7 @@ impl RunnableJobs {
 
     /// Counts a response of the request as held back until the result is dropped.
     pub(super) fn hold_back(&self) -> HeldBack {
-        if let Some(flows) = &self.0.held_back {
-            flows.change(self.0.flow, |held_back| held_back + 1);
-        }
+        self.0.held_back.change(self.0.flow, |responses| responses + 1);
         HeldBack(self.clone())
     }
 }
@@ -56,9 +54,7 @@ pub(super) struct HeldBack(RunnableJobs);
 impl Drop for HeldBack {
     fn drop(&mut self) {
         let of_request = &*self.0.0;
-        if let Some(flows) = &of_request.held_back {
-            flows.change(of_request.flow, |held_back| held_back - 1);
-        }
+        of_request.held_back.change(of_request.flow, |responses| responses - 1);
     }
 }
 
