@@ -11,6 +11,7 @@
 //! Error texts are Go's wherever clients or object conditions show them.
 
 pub(crate) mod backend;
+pub(crate) mod ca_bundle;
 mod certificate_warnings;
 pub(crate) mod dial;
 pub(crate) mod headers;

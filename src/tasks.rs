@@ -9,6 +9,7 @@ mod group;
 mod off_thread;
 mod queue;
 pub(crate) mod shares;
+mod shrink;
 mod signal;
 
 pub(crate) use backoff::Backoff;
@@ -16,4 +17,5 @@ pub(crate) use derived::Derived;
 pub use group::{Stragglers, TaskGroup};
 pub(crate) use off_thread::off_thread;
 pub(crate) use queue::WorkQueue;
+pub(crate) use shrink::shrink;
 pub use signal::Signal;

@@ -290,6 +290,7 @@ impl Telemetry {
         for update in updates {
             update();
         }
+        self.requests.purge();
         render(&self.0.registry)
     }
 

@@ -4,6 +4,7 @@
 use crate::apimachinery::field::aggregate;
 use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::discovery::compare_versions;
+use crate::proxy::ca_bundle::CaBundle;
 use crate::proxy::target::{self, BackendOptions, Target};
 use crate::storage::Entry;
 use base64::Engine as _;
@@ -62,7 +63,7 @@ pub(crate) struct ApiService {
     /// Skip verification of the backend's certificate.
     pub insecure: bool,
     /// CA certificates in PEM; empty for those of the system.
-    pub ca_bundle: Bytes,
+    pub ca_bundle: CaBundle,
     /// Priority of the group.
     pub group_priority: i64,
     /// Priority of the version within the group.
@@ -173,7 +174,7 @@ impl ApiService {
             backend,
             fault,
             insecure: spec.get("insecureSkipTLSVerify").as_bool().unwrap_or(false),
-            ca_bundle: ca.into(),
+            ca_bundle: Bytes::from(ca).into(),
             group_priority: spec.get("groupPriorityMinimum").as_i64().unwrap_or(0),
             version_priority: spec.get("versionPriority").as_i64().unwrap_or(0),
             available: Condition::of(object),
@@ -305,7 +306,7 @@ mod tests {
         }));
         assert_eq!(s.service, Some(ServiceReference::new("n", "s", 443)));
         assert_eq!(s.service.as_ref().unwrap().server_name(), "s.n.svc");
-        assert_eq!((&s.ca_bundle[..], s.is_available()), (&b"a"[..], true));
+        assert_eq!((s.ca_bundle.pem(), s.is_available()), (b"a".as_slice(), true));
         assert_eq!(s.automanaged.as_deref(), Some("true"));
         assert_eq!(s.discovery_path(), "/apis/g/v1");
     }

@@ -227,7 +227,10 @@ impl Availability {
     async fn sync(&self, kind: ControllerKind, name: &str) -> Result<(), String> {
         let Some(s) = self.informer.get(name) else {
             let _ = self.telemetry.unavailable_apiservice.remove_label_values(&[name]);
-            self.failures().forget(name);
+            for reason in self.failures().forget(name) {
+                let labels = [name, reason.as_str()];
+                let _ = self.telemetry.unavailable_apiservice_total.remove_label_values(&labels);
+            }
             return Ok(());
         };
         match (kind, &s.service) {
@@ -298,6 +301,7 @@ impl Availability {
                 "" => "UnknownReason",
                 r => r,
             };
+            self.failures().count(&s.name, reason);
             self.telemetry
                 .unavailable_apiservice_total
                 .with_label_values(&[s.name.as_str(), reason])

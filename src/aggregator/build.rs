@@ -176,8 +176,10 @@ impl Aggregator {
         );
         let requests = telemetry.clone();
         api_services.subscribe(move |change| {
-            if let Some(s) = change.new {
-                requests.requests.serve(&s.group, &s.version, std::iter::empty());
+            if let Some(s) = change.new.or(change.old) {
+                requests
+                    .requests
+                    .set_registered(&s.group, &s.version, change.new.is_some());
             }
         });
         let availability = Availability::new(Parts {
@@ -251,7 +253,7 @@ impl Aggregator {
                 sync_status,
             }),
         );
-        let groups: Arc<dyn UnprotectedHandler> = Arc::new(GroupListHandler::new(api_services.clone()));
+        let groups: Arc<dyn UnprotectedHandler> = GroupListHandler::new(api_services.clone());
         let mux = server.mux();
         mux.handle("/apis/", groups.clone());
         mux.handle(

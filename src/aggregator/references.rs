@@ -8,14 +8,17 @@ use super::apiservice::ApiService;
 use crate::apimachinery::value::Value;
 use crate::client::{Informer, InformerHandle};
 use crate::pki::certs::KeyPairData;
+use crate::proxy::ca_bundle::CaBundle;
 use crate::proxy::target::{Reference, Source};
 use crate::storage::{Entry, Storage};
+use crate::sync::Mutex;
 use crate::tasks::Signal;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 const TLS_SECRET: &str = "kubernetes.io/tls";
@@ -39,10 +42,12 @@ pub(crate) struct ReferenceError {
     pub detail: String,
 }
 
-/// An object and the certificate decoded from it.
+/// An object and what was decoded from it, which may be a megabyte and is wanted again at every probe.
 struct ReferencedObject {
     entry: Entry,
     pair: OnceLock<Result<Arc<CertifiedKey>, ReferenceError>>,
+    /// CA certificates by the key they are under.
+    roots: Mutex<HashMap<Box<str>, Result<CaBundle, ReferenceError>>>,
 }
 
 /// The handles that run the informers.
@@ -84,21 +89,27 @@ impl References {
         self.config_maps.subscribe(move |c| f(Source::ConfigMap, c.key));
     }
 
-    /// The referenced CA certificates, in PEM.
+    /// The referenced CA certificates.
     ///
     /// # Errors
     /// [`ReferenceError`].
-    pub(crate) fn roots(&self, reference: &Reference) -> Result<Bytes, ReferenceError> {
+    pub(crate) fn roots(&self, reference: &Reference) -> Result<CaBundle, ReferenceError> {
         let referenced = self.referenced(reference)?;
-        let pem = data_of(&referenced.entry.decode(), reference)?;
-        // An empty bundle would otherwise select the system's roots.
-        if pem.iter().all(u8::is_ascii_whitespace) {
-            return Err(reference_error(
+        let mut roots = referenced.roots.lock();
+        if let Some(known) = roots.get(&*reference.key) {
+            return known.clone();
+        }
+        let read = data_of(&referenced.entry.decode(), reference);
+        let read = match read {
+            // An empty bundle would otherwise select the system's roots.
+            Ok(pem) if pem.iter().all(u8::is_ascii_whitespace) => Err(reference_error(
                 reference,
                 format!("its key {:?} is empty", reference.key),
-            ));
-        }
-        Ok(pem)
+            )),
+            read => read.map(CaBundle::from),
+        };
+        roots.insert((*reference.key).into(), read.clone());
+        read
     }
 
     /// The referenced certificate and key. The same `Arc` until the Secret changes, so that connections can be shared.
@@ -141,6 +152,7 @@ impl ReferencedObject {
         Self {
             entry: entry.clone(),
             pair: OnceLock::new(),
+            roots: Mutex::default(),
         }
     }
 }

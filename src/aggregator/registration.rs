@@ -15,6 +15,7 @@ use crate::apimachinery::value::Str;
 use crate::client::{Change, Informer};
 use crate::server::mux::{DynHandler, PathRecorderMux, Registration as Route};
 use crate::sync::Mutex;
+use crate::tasks::shrink;
 use crate::telemetry::QueueMetrics;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,14 +27,46 @@ pub(crate) struct Registration {
     shared: Arc<ProxyShared>,
     transports: Arc<Transports>,
     backend_stats: Arc<StatsRegistry>,
-    handlers: Mutex<HashMap<Str, Registered>>,
+    handlers: Mutex<Handlers>,
     /// Held while settings are computed and stored, so that older settings cannot overwrite newer ones.
     applying: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Handlers {
+    by_name: HashMap<Str, Registered>,
+    /// Number of APIServices of each group.
+    groups: HashMap<Str, usize>,
 }
 
 struct Registered {
     handler: Arc<ProxyHandler>,
     group: Str,
+}
+
+impl Handlers {
+    /// Returns whether the APIService is the first of its group.
+    fn add(&mut self, name: Str, registered: Registered) -> bool {
+        let of_group = self.groups.entry(registered.group.clone()).or_default();
+        *of_group += 1;
+        let is_first = *of_group == 1;
+        self.by_name.insert(name, registered);
+        is_first
+    }
+
+    /// Returns the group of the APIService, and whether it was the last one of it.
+    fn remove(&mut self, name: &str) -> Option<(Str, bool)> {
+        let Registered { group, .. } = self.by_name.remove(name)?;
+        let of_group = self.groups.get_mut(&group)?;
+        *of_group -= 1;
+        let is_last = *of_group == 0;
+        if is_last {
+            self.groups.remove(&group);
+        }
+        shrink(&mut self.by_name);
+        shrink(&mut self.groups);
+        Some((group, is_last))
+    }
 }
 
 impl Registration {
@@ -63,7 +96,7 @@ impl Registration {
 
     /// The proxy handler of an APIService, if registered.
     pub(crate) fn handler(&self, name: &str) -> Option<Arc<ProxyHandler>> {
-        self.lock().get(name).map(|r| r.handler.clone())
+        self.lock().by_name.get(name).map(|r| r.handler.clone())
     }
 
     /// Rebuilds the settings of all APIServices, after the client certificate has changed.
@@ -94,16 +127,11 @@ impl Registration {
             return handler.set(self.settings(s));
         }
         let handler = Arc::new(ProxyHandler::new(self.shared.clone(), self.settings(s)));
-        let group_is_new = {
-            let mut all = self.lock();
-            let new = !all.values().any(|r| r.group == s.group);
-            let registered = Registered {
-                handler: handler.clone(),
-                group: s.group.clone(),
-            };
-            all.insert(s.name.clone(), registered);
-            new
+        let registered = Registered {
+            handler: handler.clone(),
+            group: s.group.clone(),
         };
+        let group_is_new = self.lock().add(s.name.clone(), registered);
         drop(guard);
         let route = |path: String, prefix, listed, handler: &DynHandler| Route {
             path,
@@ -129,19 +157,15 @@ impl Registration {
     }
 
     fn remove(&self, name: &str) {
-        let (gone, last) = {
-            let mut all = self.lock();
-            let Some(gone) = all.remove(name) else { return };
-            let last = !all.values().any(|r| r.group == gone.group);
-            (gone, last)
-        };
+        let removed = self.lock().remove(name);
+        let Some((of_group, last)) = removed else { return };
         self.backend_stats.remove(name);
         let path = match name {
             "v1." => "/api".to_owned(),
-            _ => format!("/apis/{}/{}", gone.group, name.split('.').next().unwrap_or(name)),
+            _ => format!("/apis/{of_group}/{}", name.split('.').next().unwrap_or(name)),
         };
         let below = format!("{path}/");
-        let (group, group_slash) = (format!("/apis/{}", gone.group), format!("/apis/{}/", gone.group));
+        let (group, group_slash) = (format!("/apis/{of_group}"), format!("/apis/{of_group}/"));
         let mut paths = vec![path.as_str(), &below];
         if last && name != "v1." {
             paths.extend([group.as_str(), &group_slash]);
@@ -172,7 +196,7 @@ impl Registration {
         self.applying.lock()
     }
 
-    fn lock(&self) -> crate::sync::MutexGuard<'_, HashMap<Str, Registered>> {
+    fn lock(&self) -> crate::sync::MutexGuard<'_, Handlers> {
         self.handlers.lock()
     }
 }

@@ -4,6 +4,7 @@
 use super::disk_cache::DocumentKind;
 use crate::apimachinery::value::Str;
 use crate::sync::{Mutex, MutexGuard};
+use crate::tasks::shrink;
 use std::collections::HashMap;
 use std::sync::Arc;
 use time::OffsetDateTime;
@@ -55,7 +56,9 @@ impl SyncStatus {
 
     /// Forgets an APIService that was deleted or is now served in this process.
     pub(crate) fn remove(&self, name: &str) {
-        self.lock().remove(name);
+        let mut all = self.lock();
+        all.remove(name);
+        shrink(&mut all);
     }
 
     /// The sync status of a document.

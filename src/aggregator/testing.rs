@@ -25,6 +25,7 @@ use crate::proxy::transport::{ConnectionLimits, Transport};
 use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// Resolves everything to one address.
@@ -103,7 +104,7 @@ pub(crate) fn transport(ca_pem: &str) -> Result<Arc<Transport>, String> {
 fn tls(ca_pem: &str) -> Result<ClientTls, String> {
     TlsBuilder::new(provider()).build(&TlsInputs {
         insecure: ca_pem.is_empty(),
-        ca_bundle: ca_pem.as_bytes().to_vec().into(),
+        ca_bundle: Bytes::from(ca_pem.as_bytes().to_vec()).into(),
         server_name: "ext.ns.svc".into(),
         identity: None,
     })

@@ -17,6 +17,7 @@ use arc_swap::ArcSwapOption;
 use http::HeaderValue;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -30,7 +31,7 @@ pub(crate) struct Transports {
     counts: ClientRequestMetrics,
     limits: ConnectionLimits,
     forwarding_headers: ForwardingHeaders,
-    known: Mutex<Vec<Known>>,
+    known: Mutex<KnownTransports>,
     ids: AtomicU64,
     on_failure: Arc<OnceLock<OnFailure>>,
 }
@@ -40,12 +41,15 @@ pub(crate) type TransportId = u64;
 
 type OnFailure = Box<dyn Fn(TransportId) + Send + Sync>;
 
-/// A transport and what its connections depend on.
-struct Known {
-    inputs: TlsInputs,
-    options: UpstreamOptions,
-    id: TransportId,
-    transport: Weak<Transport>,
+/// What the connections of a transport depend on.
+type Settings = (TlsInputs, UpstreamOptions);
+
+/// The transports by their settings. Only weak references: a transport lives as long as a handler or a request uses it.
+#[derive(Default)]
+struct KnownTransports {
+    by_settings: HashMap<Settings, (TransportId, Weak<Transport>)>,
+    /// Number of transports at which those that are no longer used are removed.
+    purge_at: usize,
 }
 
 /// Header rules for every request through a transport.
@@ -66,6 +70,18 @@ pub(crate) enum TransportError {
     /// The annotations are invalid or refer to unusable objects.
     #[error("{}", .0.message)]
     Annotations(ReferenceError),
+}
+
+impl KnownTransports {
+    fn add(&mut self, settings: Settings, id: TransportId, transport: &Arc<Transport>) {
+        self.by_settings.insert(settings, (id, Arc::downgrade(transport)));
+        if self.by_settings.len() > self.purge_at {
+            self.by_settings
+                .retain(|_, (_, transport)| transport.strong_count() > 0);
+            self.by_settings.shrink_to_fit();
+            self.purge_at = 2 * self.by_settings.len().max(16);
+        }
+    }
 }
 
 impl Transports {
@@ -109,7 +125,11 @@ impl Transports {
     /// All transports in use.
     pub(crate) fn all(&self) -> Vec<Arc<Transport>> {
         let known = self.known.lock();
-        known.iter().filter_map(|known| known.transport.upgrade()).collect()
+        known
+            .by_settings
+            .values()
+            .filter_map(|(_, transport)| transport.upgrade())
+            .collect()
     }
 
     /// The transport for an APIService's backend.
@@ -130,16 +150,13 @@ impl Transports {
             target: s.backend.target.clone(),
             timeouts: s.backend.timeouts,
         };
+        let wanted = (wanted, options);
         let mut known = self.known.lock();
-        // Only weak references: a transport lives as long as a handler or a request uses it.
-        known.retain(|known| known.transport.strong_count() > 0);
-        let found = known
-            .iter()
-            .find(|known| known.inputs.same(&wanted) && known.options == options);
-        if let Some(found) = found.and_then(|known| Some((known.id, known.transport.upgrade()?))) {
+        let found = known.by_settings.get(&wanted);
+        if let Some(found) = found.and_then(|(id, transport)| Some((*id, transport.upgrade()?))) {
             return Ok(found);
         }
-        let tls = self.tls.build(&wanted).map_err(|why| match &s.backend.ca_from {
+        let tls = self.tls.build(&wanted.0).map_err(|why| match &s.backend.ca_from {
             Some(reference) => TransportError::Annotations(references::reference_error(reference, why)),
             None => TransportError::Bundle(why),
         })?;
@@ -151,7 +168,7 @@ impl Transports {
             }
         });
         let mut transport = Transport::new(tls, self.outbound.clone(), self.tasks.clone())
-            .with_options(options.clone())
+            .with_options(wanted.1.clone())
             .with_metrics(self.counts.clone())
             .with_limits(self.limits)
             .with_failure_hook(hook)
@@ -164,12 +181,7 @@ impl Transports {
             transport = transport.with_probe(probe);
         }
         let transport = Arc::new(transport);
-        known.push(Known {
-            inputs: wanted,
-            options,
-            id,
-            transport: Arc::downgrade(&transport),
-        });
+        known.add(wanted, id, &transport);
         Ok((id, transport))
     }
 

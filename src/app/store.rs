@@ -78,7 +78,7 @@ impl Stores {
         let budget = Budget::with_watch_bounds(storage.cache_bytes(), storage.encodings_bytes, storage.watches);
         let Some(etcd) = &storage.etcd else {
             return Ok(Arc::new(Self {
-                main: embedded(storage, lock, &budget)?,
+                main: embedded(storage, lock, &budget, options.compute.on_idle)?,
                 overrides: Vec::new(),
                 encryption,
                 reload,
@@ -267,6 +267,7 @@ fn embedded(
     storage: &StorageOptions,
     lock: Option<DirectoryLock>,
     budget: &Arc<Budget>,
+    on_idle: Option<fn()>,
 ) -> Result<Arc<dyn Backend>, Error> {
     let settings = embedded::Options {
         // Zero disables compaction, as upstream.
@@ -275,6 +276,7 @@ fn embedded(
             interval => interval,
         },
         budget: budget.clone(),
+        on_idle,
         ..embedded::Options::default()
     };
     let opened = match lock {

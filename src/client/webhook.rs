@@ -137,7 +137,7 @@ impl Webhooks {
         let identity = self.identities.of(&config.target.host_and_port());
         let tls = self.tls.build(&TlsInputs {
             insecure: false,
-            ca_bundle: config.ca_bundle.clone(),
+            ca_bundle: config.ca_bundle.clone().into(),
             server_name: config.target.host(),
             identity: identity.and_then(|i| i.certificate.clone()),
         })?;

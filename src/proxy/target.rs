@@ -67,7 +67,7 @@ pub struct BackendOptions {
 }
 
 /// Time limits for a backend; `None` where only the gateway's defaults apply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Timeouts {
     /// Establishing a connection, TLS included.
     pub connect: Option<Duration>,

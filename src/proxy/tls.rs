@@ -1,16 +1,16 @@
 //! TLS configurations towards backends: trust anchors, server name and client certificate. Entry point:
 //! [`TlsBuilder::build`]. The verification itself is in `verify`.
 
+use super::ca_bundle::CaBundle;
 use super::certificate_warnings::CountingVerdict;
 use super::verify::{AnyServer, GoLike, Verdict, Verifier};
 use crate::telemetry::X509Warnings;
-use bytes::Bytes;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, SignatureScheme};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 /// All inputs of a TLS configuration. Backends with equal inputs share connections.
@@ -18,8 +18,8 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct TlsInputs {
     /// Skip verification of the backend's certificate.
     pub insecure: bool,
-    /// CA certificates in PEM; empty for those of the system.
-    pub ca_bundle: Bytes,
+    /// CA certificates; empty for those of the system.
+    pub ca_bundle: CaBundle,
     /// The name that the certificate must be valid for; also sent as SNI.
     pub server_name: String,
     /// The client certificate to present on request.
@@ -44,17 +44,24 @@ pub(crate) struct TlsBuilder {
 }
 
 impl TlsInputs {
-    /// Whether both describe the same configuration. Client certificates are compared by pointer.
-    pub(crate) fn same(&self, other: &Self) -> bool {
-        let identity = match (&self.identity, &other.identity) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (None, None) => true,
-            _ => false,
-        };
-        identity
-            && self.insecure == other.insecure
-            && self.ca_bundle == other.ca_bundle
-            && self.server_name == other.server_name
+    /// What tells two configurations apart. Client certificates are compared by address.
+    fn parts(&self) -> impl Hash + Eq {
+        let identity = self.identity.as_ref().map(Arc::as_ptr);
+        (self.insecure, self.ca_bundle.digest(), &self.server_name, identity)
+    }
+}
+
+impl PartialEq for TlsInputs {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for TlsInputs {}
+
+impl Hash for TlsInputs {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
     }
 }
 
@@ -86,10 +93,14 @@ impl TlsBuilder {
             Box::new(AnyServer)
         } else if inputs.ca_bundle.is_empty() {
             let roots = self.system_roots.get_or_init(|| Arc::new(load_system_roots())).clone();
-            Box::new(GoLike::new(roots, Vec::new(), &self.provider))
+            Box::new(GoLike::new(roots, Arc::default(), &self.provider))
         } else {
-            let (roots, certs) = parse_bundle(&inputs.ca_bundle)?;
-            Box::new(GoLike::new(Arc::new(roots), certs, &self.provider))
+            let parsed = inputs.ca_bundle.parsed()?;
+            Box::new(GoLike::new(
+                parsed.roots.clone(),
+                parsed.certificates.clone(),
+                &self.provider,
+            ))
         };
         let verdict = match &self.certificate_warnings {
             None => verdict,
@@ -131,41 +142,6 @@ fn load_system_roots() -> RootCertStore {
     }
     roots.add_parsable_certificates(found.certs);
     roots
-}
-
-/// Checks that a `caBundle` can be used.
-///
-/// # Errors
-/// Upstream's text.
-pub(crate) fn check_bundle(pem: &[u8]) -> Result<(), String> {
-    parse_bundle(pem).map(drop)
-}
-
-fn parse_bundle(pem: &[u8]) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), String> {
-    let unusable = |why: &str| format!("unable to load root certificates: {why}");
-    let mut roots = RootCertStore::empty();
-    let mut certs = Vec::new();
-    let mut blocks = 0;
-    for cert in CertificateDer::pem_slice_iter(pem) {
-        // As upstream, ignore trailing data that is not PEM.
-        let Ok(cert) = cert else { break };
-        blocks += 1;
-        if let Err(e) = roots.add(cert.clone()) {
-            return Err(unusable(&format!("failed to parse certificate: {e}")));
-        }
-        certs.push(cert);
-    }
-    if blocks == 0 {
-        let text = String::from_utf8_lossy(pem);
-        return Err(unusable(
-            if text.contains("-----BEGIN ") && text.contains("-----END ") {
-                "no valid certificate authority data seen"
-            } else {
-                "unable to parse bytes as PEM block"
-            },
-        ));
-    }
-    Ok((roots, certs))
 }
 
 #[derive(Debug)]

@@ -106,13 +106,13 @@ pub(crate) struct X509Error(pub String);
 pub(crate) struct GoLike {
     /// `None` if there are no roots, so that nothing verifies.
     webpki: Option<Arc<WebPkiServerVerifier>>,
-    bundle: Vec<CertificateDer<'static>>,
+    bundle: Arc<[CertificateDer<'static>]>,
 }
 
 impl GoLike {
     pub(crate) fn new(
         roots: Arc<RootCertStore>,
-        bundle: Vec<CertificateDer<'static>>,
+        bundle: Arc<[CertificateDer<'static>]>,
         provider: &Arc<CryptoProvider>,
     ) -> Self {
         Self {

@@ -158,6 +158,11 @@ impl Budget {
         }
     }
 
+    /// Returns the memory of bookkeeping that a burst has left behind. Called periodically.
+    pub(crate) fn maintain(&self) {
+        self.encoding_cache.purge();
+    }
+
     /// Bytes that cached encodings may currently use.
     pub fn encodings_limit(&self) -> usize {
         let others = self.objects.load(Ordering::Relaxed) + self.history.load(Ordering::Relaxed);
@@ -220,6 +225,11 @@ impl Share {
         change(&self.objects, &self.budget.objects, objects);
         change(&self.history, &self.budget.history, history);
         self.budget.report_pressure();
+    }
+
+    /// The budget.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Limits on watches.

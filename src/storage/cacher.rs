@@ -205,7 +205,7 @@ impl Cacher {
         hub::wake(sleepers);
     }
 
-    /// Trims expired history and sweeps stalled watches. Called periodically for idle resources, since
+    /// Trims expired history, drops the frames of old events, and sweeps stalled watches. Called periodically for idle resources, since
     /// [`apply`](Self::apply) and [`dispatch`](Self::dispatch) do the same.
     pub fn trim(&self) {
         self.trim_at(Instant::now());
@@ -216,7 +216,9 @@ impl Cacher {
             let mut history = self.history.lock();
             let state = self.snapshot();
             self.trim_history(&mut history, now, &state);
+            history.drop_frames(now);
         }
+        self.share.budget().maintain();
         let mut hub = self.hub.lock();
         let before = hub.terminated;
         hub.sweep(

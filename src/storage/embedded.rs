@@ -72,6 +72,8 @@ pub struct Options {
     pub max_bytes: Option<u64>,
     /// Interval between rounds of comparing all caches with the disk.
     pub compare_every: Duration,
+    /// Called by the committer's thread while it is idle after writes, such as to return free memory to the system.
+    pub on_idle: Option<fn()>,
     /// Fault injection, for tests.
     pub faults: Option<Arc<dyn faults::Faults>>,
 }
@@ -87,6 +89,7 @@ impl Default for Options {
             budget: Budget::unlimited(),
             max_bytes: None,
             compare_every: Duration::from_secs(300),
+            on_idle: None,
             faults: None,
         }
     }

@@ -123,6 +123,13 @@ impl CachedEncodings {
         }
     }
 
+    /// Drops the cached encodings. They are computed again when somebody asks for one.
+    pub(crate) fn clear(&self) {
+        if let Some(slot) = self.0.get() {
+            Slot::clear(&mut slot.values.lock(), &slot.budget.encoding_cache);
+        }
+    }
+
     fn get_or_compute(
         &self,
         budget: Option<&Arc<Budget>>,
@@ -210,6 +217,16 @@ impl EncodingCache {
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
         let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
         (read(&self.computed), read(&self.reused), read(&self.evicted))
+    }
+
+    /// Removes dead slots, which their list of weak references keeps allocated. After a burst these are tens of thousands of
+    /// small blocks, scattered over pages of memory that could be returned to the system otherwise.
+    pub(super) fn purge(&self) {
+        let mut slots = self.slots.lock();
+        if slots.len() > self.live_slots.load(Ordering::Relaxed) + 64 {
+            slots.retain(|s| s.strong_count() > 0);
+            slots.shrink_to_fit();
+        }
     }
 
     /// Adds a slot that was empty before, then evicts until the cache fits `limit`.
@@ -322,5 +339,29 @@ mod tests {
             CachedEncodings::default().bytes(Some(&budget), A, of(10));
         }
         assert!(budget.encoding_cache.slots.lock().len() <= 200);
+    }
+
+    #[test]
+    fn maintenance_purges_the_slots_of_a_burst() {
+        let budget = Budget::unlimited();
+        let all: Vec<CachedEncodings> = (0..10_000).map(|_| CachedEncodings::default()).collect();
+        for encodings in &all {
+            encodings.bytes(Some(&budget), A, of(10));
+        }
+        budget.maintain();
+        assert_eq!(budget.encoding_cache.slots.lock().len(), 10_000, "live slots stay");
+        drop(all);
+        budget.maintain();
+        let slots = budget.encoding_cache.slots.lock();
+        assert!(slots.is_empty() && slots.capacity() < 200, "{}", slots.capacity());
+    }
+
+    #[test]
+    fn cleared_encodings_are_computed_again() {
+        let (budget, encodings) = (Budget::unlimited(), CachedEncodings::default());
+        encodings.bytes(Some(&budget), A, of(1000));
+        encodings.clear();
+        assert_eq!(budget.stats().encodings, 0);
+        assert_eq!(encodings.bytes(Some(&budget), A, of(5)).len(), 5);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The length is bounded by the number of distinct items, which is the number of objects the controller watches.
 
-use super::Backoff;
+use super::{Backoff, shrink};
 use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::QueueMetrics;
 use std::cmp::Reverse;
@@ -111,6 +111,12 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     /// Resets the failure count of an item.
     pub(crate) fn forget(&self, item: &T) {
         self.lock().failures.remove(item);
+    }
+
+    /// Forgets an item whose object was deleted: its failures, and when it was to be processed again. One that is ready is
+    /// still processed.
+    pub(crate) fn remove(&self, item: &T) {
+        self.lock().remove(item);
     }
 
     /// Number of failures of an item since it was last forgotten.
@@ -255,10 +261,29 @@ impl<T: Clone + Eq + Hash> State<T> {
         None
     }
 
+    fn remove(&mut self, item: &T) {
+        self.failures.remove(item);
+        if let Some((_, id)) = self.due.remove(item) {
+            self.delayed.remove(&id);
+        }
+        // Entries of removed items would stay until they are due, which may be in an hour.
+        if self.later.len() > 2 * self.delayed.len() + 64 {
+            self.later.retain(|Reverse((_, id))| self.delayed.contains_key(id));
+            self.later.shrink_to_fit();
+        }
+        shrink(&mut self.failures);
+        shrink(&mut self.due);
+        shrink(&mut self.delayed);
+    }
+
     fn take(&mut self, metrics: &QueueMetrics) -> Option<T> {
         let item = self.ready.pop_front()?;
         let now = Instant::now();
+        if self.ready.capacity() > 128 && self.ready.len() < self.ready.capacity() / 4 {
+            self.ready.shrink_to(self.ready.len() * 2);
+        }
         if let Some(added) = self.dirty.remove(&item) {
+            shrink(&mut self.dirty);
             metrics.queue_duration.observe((now - added).as_secs_f64());
         }
         self.working.insert(item.clone(), now);
@@ -311,6 +336,35 @@ mod tests {
         }
         q.forget(&"a");
         assert_eq!(q.failures(&"a"), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn removed_item_is_not_processed_and_leaves_nothing_behind() {
+        let q = queue();
+        for item in ["a", "b"] {
+            q.add_rate_limited(item);
+        }
+        q.remove(&"a");
+        assert_eq!(q.failures(&"a"), 0);
+        assert_eq!(q.next().await, Some("b"));
+        let numbers: WorkQueue<usize> = WorkQueue::new(
+            Backoff::doubling(Duration::from_secs(3600), Duration::from_secs(3600)),
+            Telemetry::new().queue("n"),
+        );
+        for n in 0..10_000 {
+            numbers.add_rate_limited(n);
+        }
+        for n in 0..10_000 {
+            numbers.remove(&n);
+        }
+        let s = numbers.lock();
+        let capacities = [
+            s.later.capacity(),
+            s.delayed.capacity(),
+            s.due.capacity(),
+            s.failures.capacity(),
+        ];
+        assert!(capacities.iter().all(|&n| n < 256), "{capacities:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,7 +7,8 @@ mod known;
 use super::derived::Derived;
 use super::{counters, histograms, int_gauges};
 use arc_swap::ArcSwap;
-use known::{Known, OTHER};
+use known::{Known, OTHER, Origin};
+use prometheus::core::{Collector as _, MetricVec, MetricVecBuilder};
 use prometheus::proto::LabelPair;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
 use std::collections::HashMap;
@@ -200,15 +201,53 @@ impl RequestMetrics {
         );
     }
 
-    /// Registers the resources served in a group version, with their subresources, as label values. No resources are
-    /// given for a group version served by another server.
+    /// Registers the resources that this process serves in a group version, with their subresources, as label values.
     pub fn serve<'a>(
         &self,
         group: &str,
         version: &str,
         resources: impl Iterator<Item = (&'a str, Vec<&'a str>)> + Clone,
     ) {
-        self.names.add(group, version, resources);
+        self.names.add(Origin::InProcess, group, version, resources);
+    }
+
+    /// This process no longer serves the group version.
+    pub fn stop_serving(&self, group: &str, version: &str) {
+        self.names.remove(Origin::InProcess, group, version);
+    }
+
+    /// Registers the group version of an APIService as label values, or removes it.
+    pub fn set_registered(&self, group: &str, version: &str, registered: bool) {
+        match registered {
+            true => self.names.add(Origin::ApiService, group, version, std::iter::empty()),
+            false => self.names.remove(Origin::ApiService, group, version),
+        }
+    }
+
+    /// Removes the series of group versions that are no longer served. Takes time in proportion to all series, so it is done
+    /// when they are collected.
+    pub(super) fn purge(&self) {
+        let gone = self.names.take_gone();
+        if gone.is_empty() {
+            return;
+        }
+        let is_gone = |group: &str, version: &str| gone.contains(&(Box::from(group), Box::from(version)));
+        {
+            let mut adding = self.adding.lock();
+            adding.retain(|[group, version, _], _| !is_gone(group, version));
+            let mut known = HashMap::clone(&self.known.load());
+            known.retain(|_, all| {
+                all.retain(|series| !is_gone(&series.key.group, &series.key.version));
+                !all.is_empty()
+            });
+            self.known.store(Arc::new(known));
+        }
+        remove_series(&self.total, is_gone);
+        remove_series(&self.duration, is_gone);
+        remove_series(&self.sizes, is_gone);
+        remove_series(&self.longrunning, is_gone);
+        remove_series(&self.terminations, is_gone);
+        remove_series(&self.aborts, is_gone);
     }
 
     /// Returns the series for a response.
@@ -320,6 +359,20 @@ impl RequestMetrics {
     }
 }
 
+/// Removes the series of some group versions from a family.
+fn remove_series<B: MetricVecBuilder>(family: &MetricVec<B>, is_gone: impl Fn(&str, &str) -> bool) {
+    for collected in family.collect() {
+        for metric in collected.get_metric() {
+            let labels: HashMap<&str, &str> = metric.get_label().iter().map(|l| (l.name(), l.value())).collect();
+            let of = |name| labels.get(name).copied().unwrap_or_default();
+            if is_gone(of("group"), of("version")) {
+                // It cannot be absent, but if it were, nothing would be left to do.
+                let _ = family.remove(&labels);
+            }
+        }
+    }
+}
+
 fn without_dry_run<'a>(l: &Labels<'a>) -> [&'a str; 7] {
     [
         l.verb,
@@ -379,6 +432,46 @@ mod tests {
         m.series(&l("nodes"), 200).total.inc();
         assert_eq!(m.series(&l("pods"), 200).total.get(), 2);
         assert_eq!(m.known.load().values().map(Vec::len).sum::<usize>(), 3);
+    }
+
+    #[test]
+    fn series_of_a_removed_group_version_are_purged() {
+        let r = Registry::new();
+        let m = RequestMetrics::new(&r);
+        m.serve("", "v1", [("pods", vec![])].into_iter());
+        for n in 0..3 {
+            let group = format!("g{n}.example");
+            m.set_registered(&group, "v1", true);
+            for group in [group.as_str(), ""] {
+                let labels = Labels {
+                    verb: "GET",
+                    group,
+                    version: "v1",
+                    resource: "pods",
+                    ..Default::default()
+                };
+                m.series(&labels, 200).total.inc();
+                m.longrunning(&labels).inc();
+                m.terminated(&labels, 429);
+                m.aborted(&labels);
+            }
+        }
+        m.set_registered("g0.example", "v1", false);
+        m.set_registered("g2.example", "v1", false);
+        m.purge();
+        for family in r.gather() {
+            let groups: Vec<&str> = family
+                .get_metric()
+                .iter()
+                .flat_map(|m| m.get_label())
+                .filter(|l| l.name() == "group")
+                .map(|l| l.value())
+                .collect();
+            if !groups.is_empty() {
+                assert_eq!(groups, ["", "g1.example"], "{}", family.name());
+            }
+        }
+        assert_eq!(m.known.load().values().map(Vec::len).sum::<usize>(), 2);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::aggregator::transports::TransportId;
 use crate::apimachinery::value::Str;
+use crate::tasks::shrink;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -20,6 +21,8 @@ pub(super) struct Failures {
     /// transport on which everything fails.
     users: HashMap<TransportId, BTreeSet<Str>>,
     checked: HashMap<Str, Checked>,
+    /// Reasons for which each APIService was counted as unavailable: the series to remove with it.
+    counted: HashMap<Str, BTreeSet<Str>>,
 }
 
 struct Checked {
@@ -48,10 +51,19 @@ impl Failures {
         self.checked.insert(name.clone(), checked);
     }
 
-    /// The APIService is gone.
-    pub(super) fn forget(&mut self, name: &str) {
+    /// The APIService is gone. Returns the reasons given to [`count`](Self::count).
+    pub(super) fn forget(&mut self, name: &str) -> BTreeSet<Str> {
         self.set_available(name, false);
         self.checked.remove(name);
+        shrink(&mut self.checked);
+        let counted = self.counted.remove(name);
+        shrink(&mut self.counted);
+        counted.unwrap_or_default()
+    }
+
+    /// The APIService is counted as unavailable for this reason.
+    pub(super) fn count(&mut self, name: &Str, reason: &str) {
+        self.counted.entry(name.clone()).or_default().insert(reason.into());
     }
 
     /// The APIService's status says so.

@@ -21,7 +21,7 @@ use crate::client::{Change, Informer};
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::endpoints::discovery::aggregated::{Priorities, Source, hash};
 use crate::sync::Mutex;
-use crate::tasks::{Backoff, TaskGroup, WorkQueue};
+use crate::tasks::{Backoff, TaskGroup, WorkQueue, shrink};
 use crate::telemetry::Telemetry;
 use http::header;
 use std::collections::{HashMap, HashSet};
@@ -54,6 +54,8 @@ pub(crate) struct Collector {
 #[derive(Default)]
 struct State {
     services: HashMap<ServiceReference, Arc<Cached>>,
+    /// Number of APIServices that use each service.
+    users: HashMap<ServiceReference, usize>,
     /// Parsed lists of backends that do not support the aggregated form, by APIService.
     lists: HashMap<Str, Arc<List>>,
     /// When an APIService was last queued for a change. A document whose fetch started later is fresh enough.
@@ -81,6 +83,36 @@ struct List {
 
 /// Discovery entries by group and version.
 type Versions = HashMap<(String, String), Value>;
+
+impl State {
+    /// An APIService no longer uses `before`, but `now`. What was cached of a service goes with its last user.
+    fn move_user(&mut self, before: Option<ServiceReference>, now: Option<ServiceReference>) {
+        if let Some(service) = now {
+            *self.users.entry(service).or_default() += 1;
+        }
+        let Some(service) = before else { return };
+        let Some(users) = self.users.get_mut(&service) else {
+            return;
+        };
+        *users -= 1;
+        if *users == 0 {
+            self.users.remove(&service);
+            self.services.remove(&service);
+            shrink(&mut self.users);
+            shrink(&mut self.services);
+        }
+    }
+
+    fn forget(&mut self, name: &Str) {
+        self.dirty.remove(name);
+        self.good.remove(name);
+        self.lists.remove(name);
+        self.restored.remove(name);
+        shrink(&mut self.dirty);
+        shrink(&mut self.good);
+        shrink(&mut self.lists);
+    }
+}
 
 impl Collector {
     /// Creates a collector. It does not fetch yet, but queues changes. `keeps_last_good`: a backend that fails stays listed with its
@@ -128,20 +160,15 @@ impl Collector {
         }
         let service = |s: Option<&Arc<ApiService>>| s.and_then(|s| s.service.clone());
         let (before, now) = (service(change.old), service(change.new));
-        if before.is_some() && before != now {
-            let used = self.informer.snapshot();
-            let is_used = |service: &ServiceReference| used.values().any(|s| s.service.as_ref() == Some(service));
-            self.lock().services.retain(|service, _| is_used(service));
+        if before != now {
+            self.lock().move_user(before, now);
         }
     }
 
     fn drop_entry(&self, s: &ApiService) {
         self.document.remove_group_version(Source::AGGREGATED, &gv(s));
-        let mut state = self.lock();
-        state.dirty.remove(&s.name);
-        state.good.remove(&s.name);
-        state.lists.remove(&s.name);
-        state.restored.remove(&s.name);
+        self.lock().forget(&s.name);
+        self.queue.remove(&s.name);
         self.disk_cache.remove(DocumentKind::Discovery, &s.name);
         self.sync_status.remove(&s.name);
     }
@@ -324,9 +351,9 @@ impl Collector {
             }
         };
         let entry = entry_of(&cached.versions, s);
-        let now = self.informer.get(&s.name);
-        if now.is_some_and(|now| now.service.as_ref() == Some(service)) {
-            self.lock().services.insert(service.clone(), Arc::new(cached));
+        let mut state = self.lock();
+        if state.users.contains_key(service) {
+            state.services.insert(service.clone(), Arc::new(cached));
         }
         Ok(entry)
     }

@@ -10,33 +10,40 @@ use crate::request::{Authorized, Request, Response, UnprotectedHandler};
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use imbl::OrdMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-type Snapshot = Arc<OrdMap<Arc<str>, Arc<ApiService>>>;
+type Snapshot = OrdMap<Arc<str>, Arc<ApiService>>;
+
+/// A document and the snapshot it was made of, which it does not keep alive: without requests, the cache would otherwise
+/// hold APIServices that were deleted long ago.
+type Made<T> = (Weak<Snapshot>, T);
 
 /// Serves the list of all groups. The document is rebuilt after a change of any APIService.
 pub(crate) struct GroupListHandler {
     informer: Informer<ApiService>,
-    made: ArcSwapOption<(Snapshot, Value)>,
+    made: ArcSwapOption<Made<Value>>,
 }
 
 impl GroupListHandler {
-    /// Serves the groups of these APIServices.
-    pub(crate) fn new(informer: Informer<ApiService>) -> Self {
-        Self {
+    /// Serves the groups of these APIServices. Subscribes to `informer`, which must not run yet.
+    pub(crate) fn new(informer: Informer<ApiService>) -> Arc<Self> {
+        let handler = Arc::new(Self {
             informer,
             made: ArcSwapOption::empty(),
-        }
+        });
+        let me = handler.clone();
+        handler.informer.subscribe(move |_| me.made.store(None));
+        handler
     }
 
-    fn document(&self) -> Arc<(Snapshot, Value)> {
+    fn document(&self) -> Arc<Made<Value>> {
         let now = self.informer.snapshot();
         if let Some(made) = self.made.load_full()
-            && Arc::ptr_eq(&made.0, &now)
+            && Weak::ptr_eq(&made.0, &Arc::downgrade(&now))
         {
             return made;
         }
-        let made = Arc::new((now.clone(), list(&now)));
+        let made = Arc::new((Arc::downgrade(&now), list(&now)));
         self.made.store(Some(made.clone()));
         made
     }
@@ -68,7 +75,7 @@ pub(crate) struct GroupHandler {
     group: Str,
     informer: Informer<ApiService>,
     delegate: Arc<dyn UnprotectedHandler>,
-    made: ArcSwapOption<(Snapshot, Option<Value>)>,
+    made: ArcSwapOption<Made<Option<Value>>>,
 }
 
 impl GroupHandler {
@@ -83,17 +90,17 @@ impl GroupHandler {
     }
 
     /// Rebuilt after a change of any APIService; `None` if the group has none.
-    fn document(&self) -> Arc<(Snapshot, Option<Value>)> {
+    fn document(&self) -> Arc<Made<Option<Value>>> {
         let now = self.informer.snapshot();
         if let Some(made) = self.made.load_full()
-            && Arc::ptr_eq(&made.0, &now)
+            && Weak::ptr_eq(&made.0, &Arc::downgrade(&now))
         {
             return made;
         }
         let mine = now.values().filter(|s| s.group == self.group).cloned().collect();
         let groups = sorted_by_group_and_version(mine);
         let document = groups.first().map(|g| api_group(&self.group, &versions(g)));
-        let made = Arc::new((now, document));
+        let made = Arc::new((Arc::downgrade(&now), document));
         self.made.store(Some(made.clone()));
         made
     }
@@ -109,5 +116,30 @@ impl UnprotectedHandler for GroupHandler {
             }
             None => self.delegate.clone().serve(req, authorized).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregator::testing::{MemoryStorage, apiservice, running};
+
+    #[tokio::test]
+    async fn a_cached_document_does_not_keep_deleted_apiservices() {
+        let storage = MemoryStorage::new();
+        storage.set("v1.g", &apiservice("g", "", 1));
+        let (informer, feed) = Informer::new(storage.clone() as _, ApiService::from_entry);
+        let list = GroupListHandler::new(informer.clone());
+        let group = GroupHandler::new("g".into(), informer.clone(), list.clone());
+        let _running = running([feed.run()]);
+        informer.synced().wait().await;
+        assert!(list.document().1 != Value::Null && group.document().1.is_some());
+        let deleted = Arc::downgrade(&informer.get("v1.g").unwrap());
+        storage.remove("v1.g");
+        while informer.get("v1.g").is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert!(deleted.upgrade().is_none());
+        assert!(list.made.load().is_none(), "the list is made anew by the next request");
     }
 }

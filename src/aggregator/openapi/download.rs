@@ -15,7 +15,7 @@ use crate::aggregator::sync_status::SyncStatus;
 use crate::aggregator::transports::Transports;
 use crate::apimachinery::value::Str;
 use crate::client::Informer;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 use crate::tasks::{Backoff, TaskGroup, WorkQueue};
 use crate::telemetry::QueueMetrics;
 use async_trait::async_trait;
@@ -112,9 +112,9 @@ impl Downloader {
             }
             // Deleted, or now served in this process.
             _ => {
-                me.restored().remove(change.key);
-                me.sync_status.remove(change.key);
-                me.what.remove(&change.key.into());
+                let name: Str = change.key.into();
+                me.queue.remove(&name);
+                me.forget(&name);
             }
         });
         d
@@ -126,19 +126,7 @@ impl Downloader {
             let me = self.clone();
             tasks.spawn("openapi worker", async move {
                 while let Some(name) = me.queue.next().await {
-                    match me.sync(&name).await {
-                        Ok(true) => {
-                            me.sync_status.note(&name, me.what.document(), Ok(()));
-                            me.queue.forget(&name);
-                            me.queue.add_after(name.clone(), PERIOD);
-                        }
-                        Ok(false) => me.queue.forget(&name),
-                        Err(why) => {
-                            tracing::debug!(%name, "downloading OpenAPI failed: {why}");
-                            me.sync_status.note(&name, me.what.document(), Err(&why.to_string()));
-                            me.queue.add_rate_limited(name.clone());
-                        }
-                    }
+                    me.process(&name).await;
                     me.queue.done(&name);
                 }
             });
@@ -150,18 +138,50 @@ impl Downloader {
         });
     }
 
-    fn restored(&self) -> MutexGuard<'_, HashSet<Str>> {
-        self.restored.lock()
+    async fn process(&self, name: &Str) {
+        let outcome = self.sync(name).await;
+        let is_remote = || self.informer.get(name).is_some_and(|now| now.service.is_some());
+        if is_remote() {
+            self.schedule(name, outcome.map_err(|why| why.to_string()));
+        }
+        // Deleted, or moved into this process, since the download began: undo what was stored meanwhile.
+        if !is_remote() {
+            self.queue.remove(name);
+            self.forget(name);
+        }
     }
 
-    async fn sync(&self, name: &Str) -> Result<bool, CollectError> {
+    /// Notes the outcome of a download and queues the next one.
+    fn schedule(&self, name: &Str, outcome: Result<(), String>) {
+        let status = outcome.as_ref().map(|()| ()).map_err(String::as_str);
+        self.sync_status.note(name, self.what.document(), status);
+        match outcome {
+            Ok(()) => {
+                self.queue.forget(name);
+                self.queue.add_after(name.clone(), PERIOD);
+            }
+            Err(why) => {
+                tracing::debug!(%name, "downloading OpenAPI failed: {why}");
+                self.queue.add_rate_limited(name.clone());
+            }
+        }
+    }
+
+    fn forget(&self, name: &Str) {
+        self.restored.lock().remove(name);
+        self.sync_status.remove(name);
+        self.what.remove(name);
+    }
+
+    /// Downloads the document of an APIService, unless that has no backend.
+    async fn sync(&self, name: &Str) -> Result<(), CollectError> {
         let Some(s) = self.informer.get(name) else {
-            return Ok(false);
+            return Ok(());
         };
         let Some(service) = &s.service else {
-            return Ok(false);
+            return Ok(());
         };
-        if self.restored().insert(name.clone()) && self.what.restore(&s).await {
+        if self.restored.lock().insert(name.clone()) && self.what.restore(&s).await {
             self.sync_status.restored(name, self.what.document());
         }
         // If the APIService was not probed yet, the download itself shows whether the backend is up.
@@ -186,18 +206,14 @@ impl Downloader {
                 tracing::debug!(%name, "an OpenAPI v3 document cannot be stored: {why}");
             }
         }
-        // Deleted, or moved into this process, since the request was sent: undo what `take` stored.
-        let is_remote = self.informer.get(name).is_some_and(|now| now.service.is_some());
-        if !is_remote {
-            self.what.remove(name);
-        }
-        Ok(is_remote)
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregator::sync_status::DocumentStatus;
     use crate::aggregator::testing::*;
     use crate::json;
     use crate::telemetry::Telemetry;
@@ -263,7 +279,9 @@ mod tests {
         );
         let _running = running([feed.run()]);
         informer.synced().wait().await;
-        assert!(!downloader.sync(&"v1.g".into()).await.unwrap());
+        downloader.process(&"v1.g".into()).await;
         assert_eq!(*moving.done.lock(), ["removed", "taken", "removed"]);
+        let status = downloader.sync_status.of("v1.g", DocumentKind::OpenApiV3);
+        assert_eq!(status, DocumentStatus::default());
     }
 }

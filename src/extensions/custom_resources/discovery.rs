@@ -181,6 +181,7 @@ impl Discovery {
         for gv in before.keys().filter(|gv| !now.contains_key(gv)) {
             self.published.apis.remove_group_version(Source::CUSTOM, gv);
             self.published.openapi.remove(&v3::key(gv));
+            self.telemetry.requests.stop_serving(&gv.group, &gv.version);
         }
         now
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Options that the annotations of an APIService set for its backend, beside TLS.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct UpstreamOptions {
     /// Explicit addresses, if the backend is not a Service.
     pub target: Option<Arc<Target>>,

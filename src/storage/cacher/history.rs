@@ -20,6 +20,10 @@ const MAX_COUNTS_PER_PIN: usize = 64;
 /// How long a paged list can continue after its first page, independent of the ring.
 const PIN_LIFETIME: Duration = Duration::from_secs(300);
 
+/// Age of events from which on their encoded frames are dropped. Watchers have sent them by then; one that resumes later has them
+/// encoded again.
+const FRAMES_LIFETIME: Duration = Duration::from_secs(10);
+
 /// Bytes that pinned snapshots may use even under memory pressure.
 const MIN_PINNED_BYTES: usize = 1 << 20;
 
@@ -52,7 +56,7 @@ impl Default for Bounds {
             max_events: 102_400,
             max_bytes: 64 << 20,
             window: Duration::from_secs(75),
-            burst_bytes: 12 << 20,
+            burst_bytes: 4 << 20,
             burst_window: Duration::from_secs(15),
         }
     }
@@ -84,6 +88,8 @@ pub(super) struct History {
     bytes: usize,
     /// The ring holds all events after this revision.
     base: Revision,
+    /// The frames of events up to this revision were dropped.
+    frames_dropped: Revision,
     checkpoints: VecDeque<Snapshot>,
     checkpoint_bytes: usize,
     since_checkpoint: usize,
@@ -129,6 +135,7 @@ impl History {
             bytes,
             events: events.into_iter().map(|e| (now, e)).collect(),
             base,
+            frames_dropped: base,
             checkpoints: VecDeque::new(),
             checkpoint_bytes: 0,
             since_checkpoint: 0,
@@ -189,6 +196,18 @@ impl History {
                 break;
             }
             self.pins.pop_front();
+        }
+    }
+
+    /// Drops the encoded frames of events that watchers have sent long ago. Visits each event once.
+    pub(crate) fn drop_frames(&mut self, now: Instant) {
+        let first = self
+            .events
+            .partition_point(|(_, event)| event.entry.revision <= self.frames_dropped);
+        let old = |at: &Instant| now.saturating_duration_since(*at) > FRAMES_LIFETIME;
+        for (_, event) in self.events.range(first..).take_while(|(at, _)| old(at)) {
+            event.encodings.clear();
+            self.frames_dropped = event.entry.revision;
         }
     }
 

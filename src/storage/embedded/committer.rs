@@ -99,6 +99,10 @@ pub(super) struct Committer {
     pub(super) compact_to: u64,
     pub(super) written: usize,
     pub(super) maintained: Instant,
+    /// When maintenance last found writes.
+    pub(super) busy: Instant,
+    /// When `Options::on_idle` was last called.
+    pub(super) rested: Instant,
     pub(super) comparison: Comparison,
 }
 
@@ -212,6 +216,8 @@ impl Committer {
             compact_to: 0,
             written: 0,
             maintained: Instant::now(),
+            busy: Instant::now(),
+            rested: Instant::now(),
         }
     }
 

@@ -11,6 +11,10 @@ use std::time::{Duration, Instant};
 
 /// Interval between maintenance runs.
 pub(super) const MAINTENANCE: Duration = Duration::from_secs(1);
+/// Time between two calls of [`Options::on_idle`](super::Options::on_idle).
+const REST_EVERY: Duration = Duration::from_secs(5);
+/// How long after the last write they go on: events live for 75 s by default, and their memory is free afterwards.
+const RESTLESS: Duration = Duration::from_secs(120);
 /// Writes of history processed by one compaction step.
 const COMPACTION_STEP: usize = 2000;
 /// Number of steps combined into one while history takes too much space.
@@ -42,6 +46,9 @@ impl Committer {
         if self.shared.failed.get().is_some() {
             return;
         }
+        if !idle {
+            self.busy = Instant::now();
+        }
         let due = self.maintained.elapsed() >= MAINTENANCE;
         // A busy store also compacts between the intervals, so that history does not outgrow compaction.
         if !due && self.written < COMPACTION_STEP / 2 {
@@ -52,6 +59,9 @@ impl Committer {
             self.maintained = Instant::now();
             self.shared.trim_caches();
             self.compare();
+            if idle {
+                self.rest();
+            }
         }
         let outcome = if !self.shared.full.load(Ordering::Acquire) {
             self.maintain_file(idle, due)
@@ -62,6 +72,17 @@ impl Committer {
         };
         if let Err(e) = outcome {
             self.fail(&e);
+        }
+    }
+
+    /// Calls [`Options::on_idle`](super::Options::on_idle) now and then, until the history of the last writes has expired.
+    fn rest(&mut self) {
+        if let Some(call) = self.options.on_idle
+            && self.busy.elapsed() < RESTLESS
+            && self.rested.elapsed() >= REST_EVERY
+        {
+            call();
+            self.rested = Instant::now();
         }
     }
 

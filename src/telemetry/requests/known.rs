@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// Label value for unknown names.
 pub(crate) const OTHER: &str = "other";
 
-/// Maximum number of group versions. APIServices are objects, so their number is not limited otherwise.
+/// Maximum number of group versions, those included whose series are to be removed. APIServices are objects, so their
+/// number is not limited otherwise.
 const MAX_GROUP_VERSIONS: usize = 2000;
 /// Maximum number of paths. A path is added when it is answered successfully, so all are handlers' paths.
 const MAX_PATHS: usize = 512;
@@ -17,44 +18,121 @@ const MAX_PATHS: usize = 512;
 type Subresources = HashSet<Box<str>>;
 type Resources = HashMap<Box<str>, Subresources>;
 
+/// Cheap to clone, because every change makes a new snapshot.
 #[derive(Clone, Default)]
 struct Names {
     /// By group, then version.
-    groups: HashMap<Box<str>, HashMap<Box<str>, Resources>>,
+    groups: imbl::HashMap<Box<str>, Arc<Versions>>,
     group_versions: usize,
-    paths: HashSet<Box<str>>,
+    paths: imbl::HashSet<Box<str>>,
+    /// Group versions that are no longer served, by group and version, and whose series still exist.
+    gone: imbl::HashSet<(Box<str>, Box<str>)>,
+}
+
+type Versions = HashMap<Box<str>, Served>;
+
+/// What is known of a group version.
+#[derive(Clone, Default)]
+struct Served {
+    resources: Resources,
+    /// Whether an APIService stands for it.
+    registered: bool,
+}
+
+/// Who serves a group version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// An APIService, whose resources are not known.
+    ApiService,
+    /// A server of this process.
+    InProcess,
 }
 
 #[derive(Default)]
 pub(super) struct Known(ArcSwap<Names>);
 
+impl Names {
+    /// Changes what is known of a group version; `None` if it would be one too many.
+    fn change(&self, group: &str, version: &str, change: impl FnOnce(&mut Served)) -> Option<Self> {
+        let mut names = self.clone();
+        let mut versions = names
+            .groups
+            .get(group)
+            .map_or_else(Versions::default, |known| Versions::clone(known));
+        let is_new = !versions.contains_key(version);
+        let known_before = names.gone.remove(&(group.into(), version.into())).is_some();
+        if is_new && !known_before && names.group_versions + names.gone.len() >= MAX_GROUP_VERSIONS {
+            return None;
+        }
+        let served = versions.entry(version.into()).or_default();
+        change(served);
+        let is_gone = !served.registered && served.resources.is_empty();
+        if is_gone {
+            versions.remove(version);
+            names.gone.insert((group.into(), version.into()));
+        }
+        names.group_versions += usize::from(is_new);
+        names.group_versions -= usize::from(is_gone);
+        match versions.is_empty() {
+            true => names.groups.remove(group),
+            false => names.groups.insert(group.into(), Arc::new(versions)),
+        };
+        Some(names)
+    }
+}
+
 impl Known {
     /// Adds a group version and the resources it serves, as far as they are known.
     pub(super) fn add<'a>(
         &self,
+        origin: Origin,
         group: &str,
         version: &str,
         resources: impl Iterator<Item = (&'a str, Vec<&'a str>)> + Clone,
     ) {
-        // `rcu` may run the closure more than once, so it must not consume `resources`.
-        self.0.rcu(|names| {
-            let mut names = Names::clone(names);
-            let is_new = names
-                .groups
-                .get(group)
-                .is_none_or(|versions| !versions.contains_key(version));
-            if is_new && names.group_versions >= MAX_GROUP_VERSIONS {
-                return Arc::new(names);
-            }
-            names.group_versions += usize::from(is_new);
-            let versions = names.groups.entry(group.into()).or_default();
-            let served = versions.entry(version.into()).or_default();
+        self.change(group, version, |served| {
+            served.registered |= origin == Origin::ApiService;
+            // `rcu` may run the closure more than once, so it must not consume `resources`.
             for (resource, subresources) in resources.clone() {
-                let known = served.entry(resource.into()).or_default();
+                let known = served.resources.entry(resource.into()).or_default();
                 known.extend(subresources.into_iter().map(Box::from));
             }
-            Arc::new(names)
         });
+    }
+
+    /// Removes what [`add`](Self::add) said of this origin. A group version that nobody serves any longer is forgotten.
+    pub(super) fn remove(&self, origin: Origin, group: &str, version: &str) {
+        let names = self.0.load();
+        if !names
+            .groups
+            .get(group)
+            .is_some_and(|versions| versions.contains_key(version))
+        {
+            return;
+        }
+        self.change(group, version, |served| match origin {
+            Origin::ApiService => served.registered = false,
+            Origin::InProcess => served.resources.clear(),
+        });
+    }
+
+    fn change(&self, group: &str, version: &str, change: impl Fn(&mut Served)) {
+        self.0.rcu(|names| match names.change(group, version, &change) {
+            Some(changed) => Arc::new(changed),
+            None => names.clone(),
+        });
+    }
+
+    /// The group versions that are no longer served, whose series the caller removes. Until then they count towards the limit.
+    pub(super) fn take_gone(&self) -> imbl::HashSet<(Box<str>, Box<str>)> {
+        if self.0.load().gone.is_empty() {
+            return imbl::HashSet::new();
+        }
+        let before = self.0.rcu(|names| Names {
+            gone: imbl::HashSet::new(),
+            ..Names::clone(names)
+        });
+        before.gone.clone()
     }
 
     /// Adds a path that was answered successfully.
@@ -89,7 +167,7 @@ impl Known {
         }
         let versions = names.groups.get(labels.group);
         let served = versions.and_then(|versions| versions.get(labels.version));
-        let subresources = served.and_then(|served| served.get(labels.resource));
+        let subresources = served.and_then(|served| served.resources.get(labels.resource));
         let or_other = |is_known: bool, name: &'a str| if is_known || name.is_empty() { name } else { OTHER };
         let is_known = subresources.is_some_and(|all| all.contains(labels.subresource));
         Labels {
@@ -119,8 +197,13 @@ mod tests {
     #[test]
     fn unknown_names_are_other() {
         let known = Known::default();
-        known.add("apps", "v1", [("deployments", vec!["scale"])].into_iter());
-        known.add("metrics.k8s.io", "v1", std::iter::empty());
+        known.add(
+            Origin::InProcess,
+            "apps",
+            "v1",
+            [("deployments", vec!["scale"])].into_iter(),
+        );
+        known.add(Origin::ApiService, "metrics.k8s.io", "v1", std::iter::empty());
         known.add_path("/version");
         for (labels, normalized) in [
             (
@@ -150,7 +233,7 @@ mod tests {
     fn known_names_are_bounded() {
         let known = Known::default();
         for n in 0..3000 {
-            known.add(&format!("g{n}"), "v1", std::iter::empty());
+            known.add(Origin::ApiService, &format!("g{n}"), "v1", std::iter::empty());
             known.add_path(&format!("/{n}"));
         }
         let names = known.0.load();
@@ -158,7 +241,42 @@ mod tests {
             (names.group_versions, names.paths.len()),
             (MAX_GROUP_VERSIONS, MAX_PATHS)
         );
-        known.add("g1", "v1", [("things", vec![])].into_iter());
+        known.add(Origin::InProcess, "g1", "v1", [("things", vec![])].into_iter());
         assert_eq!(known.normalize(&of("g1", "v1", "things", "")).resource, "things");
+    }
+
+    #[test]
+    fn removed_group_versions_make_room_once_their_series_are_removed() {
+        let known = Known::default();
+        let add = |n: usize| known.add(Origin::ApiService, &format!("g{n}"), "v1", std::iter::empty());
+        let group = |n: usize| known.normalize(&of(&format!("g{n}"), "v1", "x", "")).group == format!("g{n}");
+        (0..2000).for_each(add);
+        for n in 0..1000 {
+            known.remove(Origin::ApiService, &format!("g{n}"), "v1");
+        }
+        assert!(!group(0) && group(1999));
+        add(2000);
+        assert!(!group(2000), "the series of the others still exist");
+        add(0);
+        assert!(group(0), "its own series exist already");
+        assert_eq!(known.take_gone().len(), 999);
+        add(2000);
+        assert!(group(2000));
+        assert!(known.take_gone().is_empty());
+    }
+
+    #[test]
+    fn a_group_version_stays_known_while_anybody_serves_it() {
+        let known = Known::default();
+        let pods = || [("pods", vec![])].into_iter();
+        known.add(Origin::InProcess, "", "v1", pods());
+        known.add(Origin::ApiService, "", "v1", std::iter::empty());
+        known.remove(Origin::ApiService, "", "v1");
+        assert_eq!(known.normalize(&of("", "v1", "pods", "")).resource, "pods");
+        known.add(Origin::ApiService, "", "v1", std::iter::empty());
+        known.remove(Origin::InProcess, "", "v1");
+        assert_eq!(known.normalize(&of("", "v1", "pods", "")), of("", "v1", OTHER, ""));
+        known.remove(Origin::ApiService, "", "v1");
+        assert_eq!(known.take_gone().len(), 1);
     }
 }

@@ -158,7 +158,7 @@ fn tls(
 ) -> Result<ClientTls, String> {
     builder.build(&TlsInputs {
         insecure,
-        ca_bundle: authority.map(|ca| ca.pem.clone()).unwrap_or_default(),
+        ca_bundle: authority.map(|ca| ca.pem.clone().into()).unwrap_or_default(),
         server_name: String::new(),
         identity: client.map(|pair| pair.certified_key.clone()),
     })

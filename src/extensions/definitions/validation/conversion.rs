@@ -6,7 +6,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1035_label;
 use crate::apimachinery::value::Value;
 use crate::client::webhook;
-use crate::proxy::tls;
+use crate::proxy::ca_bundle::check_bundle;
 use base64::Engine;
 use std::collections::HashSet;
 
@@ -58,7 +58,7 @@ pub(super) fn ca_bundle(client: &Value) -> Result<(), String> {
     let pem = base64::engine::general_purpose::STANDARD
         .decode(text)
         .unwrap_or_default();
-    tls::check_bundle(&pem)
+    check_bundle(&pem)
 }
 
 fn review_versions(out: &mut ErrorList, versions: &Value, options: &Options, at: &FieldPath) {

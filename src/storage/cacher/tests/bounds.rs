@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::storage::budget::HistoryLimits;
+use crate::storage::encoding_cache::EncodingKey;
 
 const UNLIMITED: HistoryLimits = HistoryLimits {
     bytes: usize::MAX,
@@ -120,6 +121,31 @@ fn a_burst_of_large_events_is_not_kept_for_the_whole_window() {
     );
     history.trim(now + bounds.window, UNLIMITED);
     assert_eq!(history.stats().0, events, "those are kept for the window");
+}
+
+#[test]
+fn frames_of_old_events_are_dropped_and_their_events_kept() {
+    let budget = Budget::unlimited();
+    let bounds = Bounds::default();
+    let mut feed = Feed::new(bounds);
+    let now = Instant::now();
+    let mut history = History::new(bounds, Revision(1), vec![], now);
+    let state = Snapshot::new(vec![], Revision(1));
+    let frame = EncodingKey::Frame(EventType::Modified, 0);
+    let encode = |event: &Event| event.encodings.bytes(Some(&budget), frame, || vec![0; 1000].into());
+    let events: Vec<_> = (0..6).map(|_| feed.put("ns/a")).collect();
+    for (n, event) in events.iter().enumerate() {
+        encode(event);
+        history.push(now + Duration::from_secs(4 * n as u64), event.clone(), &state);
+    }
+    history.drop_frames(now + Duration::from_secs(15));
+    let left = budget.stats().encodings;
+    assert!((4_000..5_000).contains(&left), "four of six are left: {left}");
+    encode(&events[0]);
+    history.drop_frames(now + Duration::from_secs(3600));
+    let left = budget.stats().encodings;
+    assert!((1_000..2_000).contains(&left), "one was encoded again: {left}");
+    assert_eq!(history.stats().0, 6);
 }
 
 #[test]

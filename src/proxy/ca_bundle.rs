@@ -1,0 +1,122 @@
+//! [`CaBundle`]: the certificate authorities that a backend's certificate is verified against, such as an APIService's
+//! `spec.caBundle`.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// CA certificates in PEM. A bundle may take a megabyte, so it is parsed once, when it is first used, and compared by its
+/// digest. Clones share both.
+#[derive(Clone, Default)]
+pub(crate) struct CaBundle(Option<Arc<Inner>>);
+
+struct Inner {
+    pem: Bytes,
+    digest: [u8; 32],
+    parsed: OnceLock<Result<Arc<ParsedBundle>, String>>,
+}
+
+/// The certificates of a bundle.
+pub(crate) struct ParsedBundle {
+    /// As trust anchors.
+    pub roots: Arc<RootCertStore>,
+    /// As they were read.
+    pub certificates: Arc<[CertificateDer<'static>]>,
+}
+
+impl CaBundle {
+    /// The bundle as it was given.
+    pub(crate) fn pem(&self) -> &[u8] {
+        self.0.as_ref().map_or(&[], |inner| &inner.pem)
+    }
+
+    /// Whether the bundle is empty, which stands for the system's authorities.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The SHA-256 digest; `None` for the empty bundle.
+    pub(super) fn digest(&self) -> Option<[u8; 32]> {
+        self.0.as_ref().map(|inner| inner.digest)
+    }
+
+    /// The certificates. The first call takes milliseconds for a bundle of a megabyte.
+    ///
+    /// # Errors
+    /// Upstream's error text for a bundle that cannot be used, which the empty one is, too.
+    pub(super) fn parsed(&self) -> Result<Arc<ParsedBundle>, String> {
+        match &self.0 {
+            Some(inner) => inner.parsed.get_or_init(|| parse(&inner.pem).map(Arc::new)).clone(),
+            None => parse(&[]).map(Arc::new),
+        }
+    }
+}
+
+impl From<Bytes> for CaBundle {
+    fn from(pem: Bytes) -> Self {
+        if pem.is_empty() {
+            return Self(None);
+        }
+        let mut sum = [0; 32];
+        sum.copy_from_slice(digest(&SHA256, &pem).as_ref());
+        Self(Some(Arc::new(Inner {
+            pem,
+            digest: sum,
+            parsed: OnceLock::new(),
+        })))
+    }
+}
+
+impl PartialEq for CaBundle {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest() == other.digest()
+    }
+}
+
+impl Eq for CaBundle {}
+
+impl fmt::Debug for CaBundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CaBundle({} bytes)", self.pem().len())
+    }
+}
+
+/// Checks that a `caBundle` can be used.
+///
+/// # Errors
+/// Upstream's text.
+pub(crate) fn check_bundle(pem: &[u8]) -> Result<(), String> {
+    parse(pem).map(drop)
+}
+
+fn parse(pem: &[u8]) -> Result<ParsedBundle, String> {
+    let unusable = |why: &str| format!("unable to load root certificates: {why}");
+    let mut roots = RootCertStore::empty();
+    let mut certificates = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        // As upstream, ignore trailing data that is not PEM.
+        let Ok(certificate) = certificate else { break };
+        if let Err(e) = roots.add(certificate.clone()) {
+            return Err(unusable(&format!("failed to parse certificate: {e}")));
+        }
+        certificates.push(certificate);
+    }
+    if certificates.is_empty() {
+        let text = String::from_utf8_lossy(pem);
+        return Err(unusable(
+            if text.contains("-----BEGIN ") && text.contains("-----END ") {
+                "no valid certificate authority data seen"
+            } else {
+                "unable to parse bytes as PEM block"
+            },
+        ));
+    }
+    Ok(ParsedBundle {
+        roots: Arc::new(roots),
+        certificates: certificates.into(),
+    })
+}
