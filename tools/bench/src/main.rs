@@ -14,6 +14,7 @@ mod loops;
 mod peers;
 mod process;
 mod report;
+mod rest;
 mod scenarios;
 mod svg;
 mod train;

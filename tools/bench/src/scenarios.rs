@@ -9,6 +9,7 @@ use crate::loops;
 use crate::peers;
 use crate::process::{Server, free_port};
 use crate::report::Report;
+use crate::rest;
 use crate::webhooks;
 use bytes::Bytes;
 use hyper::Method;
@@ -135,12 +136,24 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     if wanted("webhooks") {
         webhooks::run(torana, dir, &mut r).await?;
     }
+    if growth("rest") {
+        rest::run(torana, dir, &mut r).await?;
+    }
     if growth("loops") {
         loops::run(torana, dir, &mut r).await?;
     }
     aggregation::run(torana, dir, only, &mut r).await?;
     let apart = |o: &String| {
-        ["growth", "objects", "watchers", "definitions", "webhooks", "loops"].contains(&o.as_str())
+        [
+            "growth",
+            "objects",
+            "watchers",
+            "definitions",
+            "webhooks",
+            "rest",
+            "loops",
+        ]
+        .contains(&o.as_str())
             || aggregation::is_row(o)
     };
     if !only.is_empty() && only.iter().all(apart) {
