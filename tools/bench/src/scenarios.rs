@@ -3,6 +3,7 @@
 use crate::aggregation;
 use crate::client::{Load, Target, load};
 use crate::definitions;
+use crate::etcd;
 use crate::growth;
 use crate::kube_apiserver::KubeApiserver;
 use crate::loops;
@@ -138,9 +139,21 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     if growth("loops") {
         loops::run(torana, dir, &mut r).await?;
     }
+    if only.iter().any(|o| o == "etcd") {
+        etcd::run(torana, dir, &mut r).await?;
+    }
     aggregation::run(torana, dir, only, &mut r).await?;
     let apart = |o: &String| {
-        ["growth", "objects", "watchers", "definitions", "webhooks", "loops"].contains(&o.as_str())
+        [
+            "growth",
+            "objects",
+            "watchers",
+            "definitions",
+            "webhooks",
+            "loops",
+            "etcd",
+        ]
+        .contains(&o.as_str())
             || aggregation::is_row(o)
     };
     if !only.is_empty() && only.iter().all(apart) {
