@@ -258,12 +258,12 @@ fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Re
 
 /// Upstream's message for a kind that is not in its scheme.
 pub(crate) fn not_registered(kind: &str, api_version: &str) -> String {
-    format!(
-        "no kind {} is registered for version {} in scheme {}",
-        quote(kind),
-        quote(api_version),
-        quote(SCHEME)
-    )
+    let version = match api_version {
+        "" => "the internal version of group \"\"".to_owned(),
+        version => format!("version {}", quote(version)),
+    };
+    let (kind, scheme) = (quote(kind), quote(SCHEME));
+    format!("no kind {kind} is registered for {version} in scheme {scheme}")
 }
 
 /// The error for another kind or version than the expected one.
