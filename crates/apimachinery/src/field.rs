@@ -186,11 +186,19 @@ pub fn quote(s: &str) -> String {
             '\t' => out.push_str("\\t"),
             '\x0b' => out.push_str("\\v"),
             c if (c as u32) < 0x20 || c as u32 == 0x7f => out.push_str(&format!("\\x{:02x}", c as u32)),
-            c => out.push(c),
+            c if is_printable(c) => out.push(c),
+            c if (c as u32) < 0x10000 => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push_str(&format!("\\U{:08x}", c as u32)),
         }
     }
     out.push('"');
     out
+}
+
+/// Whether Go prints a character as it is: no control or format character, and no space but the ASCII one.
+fn is_printable(c: char) -> bool {
+    // Rust escapes by the same categories, and combining marks only at the start of a string.
+    c.is_ascii() || c.escape_debug().len() == 1 || !format!("{:?}", format!("a{c}")).contains('\\')
 }
 
 impl FieldError {

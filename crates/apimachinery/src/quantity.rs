@@ -25,9 +25,19 @@ pub enum Format {
 /// A number and the format it was written in.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
+    /// Saturates at the bounds of `i128`.
     nanos: i128,
     format: Format,
+    /// What [`Quantity::value`] and [`Quantity::milli_value`] return.
+    units: i64,
+    millis: i64,
 }
+
+/// Most digits of a decimal quantity in units of 10⁻⁹. Upstream has no limit, and a few bytes of exponent keep it busy
+/// for minutes (docs/wire/differences.md).
+const MAX_DIGITS: usize = 4096;
+/// Most digits before and after the point for which upstream uses 64-bit arithmetic.
+const SMALL_DIGITS: usize = 18;
 
 /// Upstream's messages for the three parse errors.
 const BAD_FORM: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -51,36 +61,36 @@ const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)
 /// A quantity's text, split into its lexical parts.
 struct Parts<'a> {
     negative: bool,
+    /// Without leading zeros.
     whole: &'a str,
     fraction: &'a str,
     suffix: &'a str,
+    /// Whether there is any digit. Upstream reads a number without one as zero, except in its slow path.
+    has_digits: bool,
 }
 
+/// Splits a text as upstream's `parseQuantityString`: sign, digits, a point and digits, letters, sign, digits. Each part may
+/// be missing.
 fn split(text: &str) -> Result<Parts<'_>, &'static str> {
-    let (negative, rest) = match text.as_bytes().first() {
-        Some(b'-') => (true, &text[1..]),
-        Some(b'+') => (false, &text[1..]),
-        _ => (false, text),
-    };
-    let number = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
-    let (number, suffix) = rest.split_at(number);
-    // The suffix may be an exponent such as e-3.
-    let digits_end = suffix.trim_end_matches(|c: char| c.is_ascii_digit());
-    let letters = digits_end.strip_suffix(['-', '+']).unwrap_or(digits_end);
-    if number.is_empty() || !letters.bytes().all(|b| b"eEinumkKMGTP".contains(&b)) {
+    let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let negative = text.starts_with('-');
+    if text.is_empty() {
         return Err(BAD_FORM);
     }
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
-        return Err(if whole.is_empty() && fraction.is_empty() {
-            BAD_NUMBER
-        } else {
-            BAD_FORM
-        });
+    let (whole, rest) = unsigned.split_at(digits(unsigned));
+    let (fraction, suffix) = rest
+        .strip_prefix('.')
+        .map_or(("", rest), |after| after.split_at(digits(after)));
+    let after = suffix.trim_start_matches(|c: char| c.is_ascii() && b"eEinumkKMGTP".contains(&(c as u8)));
+    let exponent = after.strip_prefix(['-', '+']).unwrap_or(after);
+    if digits(exponent) != exponent.len() {
+        return Err(BAD_FORM);
     }
     Ok(Parts {
         negative,
-        whole,
+        has_digits: !whole.is_empty() || !fraction.is_empty(),
+        whole: whole.trim_start_matches('0'),
         fraction,
         suffix,
     })
@@ -94,35 +104,68 @@ fn scale(suffix: &str) -> Option<(u8, i32, Format)> {
     if let Some((_, e)) = BINARY.iter().find(|(s, _)| *s == suffix) {
         return Some((2, i32::try_from(*e).ok()?, Format::BinarySi));
     }
-    let exponent = suffix.strip_prefix(['e', 'E'])?;
-    exponent.parse().ok().map(|e| (10, e, Format::DecimalExponent))
+    let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+    // Upstream truncates too.
+    #[expect(clippy::cast_possible_truncation, reason = "as upstream")]
+    let exponent = exponent as i32;
+    Some((10, exponent, Format::DecimalExponent))
 }
 
-/// Converts `mantissa × 10^exponent` to nanos, rounding away from zero; `None` if it overflows 128 bits.
-fn decimal_nanos(mantissa: i128, exponent: i32) -> Option<i128> {
-    let power = exponent.checked_add(9)?;
-    if mantissa == 0 {
-        return Some(0);
+/// Rounds a decimal number away from zero by dropping its last `n` digits.
+fn drop_digits(digits: &mut Vec<u8>, n: usize) {
+    let kept = digits.len().saturating_sub(n);
+    let inexact = digits[kept..].iter().any(|d| *d != b'0');
+    digits.truncate(kept);
+    if !inexact {
+        return;
     }
-    match u32::try_from(power) {
-        Ok(up) => mantissa.checked_mul(10i128.checked_pow(up)?),
-        Err(_) => Some(match 10i128.checked_pow(power.unsigned_abs()) {
-            Some(divisor) => divide_up(mantissa, divisor),
-            None => mantissa.signum(),
-        }),
+    for digit in digits.iter_mut().rev() {
+        match digit {
+            b'9' => *digit = b'0',
+            other => {
+                *other += 1;
+                return;
+            }
+        }
+    }
+    digits.insert(0, b'1');
+}
+
+/// The digits of a decimal number in units of 10^`finest`, without leading zeros.
+fn decimal_digits(parts: &Parts<'_>, exponent: i32, finest: i32) -> Result<Vec<u8>, &'static str> {
+    let mut digits = [parts.whole.as_bytes(), parts.fraction.as_bytes()].concat();
+    let zeros = digits.iter().take_while(|d| **d == b'0').count();
+    digits.drain(..zeros);
+    if digits.is_empty() {
+        return Ok(digits);
+    }
+    let places = i64::try_from(parts.fraction.len()).unwrap_or(i64::MAX);
+    let shift = i64::from(exponent) - i64::from(finest) - places;
+    match usize::try_from(shift) {
+        Ok(up) if digits.len().saturating_add(up) > MAX_DIGITS => return Err(BAD_NUMBER),
+        Ok(up) => digits.resize(digits.len() + up, b'0'),
+        Err(_) => drop_digits(&mut digits, usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX)),
+    }
+    match digits.len() <= MAX_DIGITS {
+        true => Ok(digits),
+        false => Err(BAD_NUMBER),
     }
 }
 
-fn divide_up(n: i128, divisor: i128) -> i128 {
+/// The low 64 bits of a number, which is what upstream's big integers convert to.
+fn low_bits(digits: &[u8], negative: bool) -> i64 {
+    let digit = |n: u64, d: &u8| n.wrapping_mul(10).wrapping_add(u64::from(d - b'0'));
+    let n = digits.iter().fold(0, digit).cast_signed();
+    if negative { n.wrapping_neg() } else { n }
+}
+
+const fn divide_up(n: i128, divisor: i128) -> i128 {
     n / divisor + if n % divisor == 0 { 0 } else { n.signum() }
 }
 
 impl Quantity {
     /// Zero, in decimal SI format.
-    pub const ZERO: Self = Self {
-        nanos: 0,
-        format: Format::DecimalSi,
-    };
+    pub const ZERO: Self = Self::from_i64(0);
 
     /// Parses a quantity. Surrounding white space is ignored.
     ///
@@ -131,62 +174,58 @@ impl Quantity {
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let parts = split(text.trim())?;
         let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
-        let mut mantissa: i128 = 0;
-        let mut dropped = false;
-        let mut places = 0i32;
-        for (i, digit) in parts.whole.bytes().chain(parts.fraction.bytes()).enumerate() {
-            let fractional = i >= parts.whole.len();
-            match mantissa
-                .checked_mul(10)
-                .and_then(|m| m.checked_add(i128::from(digit - b'0')))
-            {
-                // Beyond 36 digits every suffix puts the digit below one nano; further digits only affect rounding.
-                Some(m) if !fractional || i < 36 => {
-                    mantissa = m;
-                    places += i32::from(fractional);
-                }
-                _ if fractional => dropped |= digit != b'0',
-                _ => return Err(BAD_NUMBER),
-            }
+        if let Some((value, scale)) = small(&parts, base, exponent) {
+            let at = |unit: i32| scaled(value, scale.saturating_sub(unit));
+            let power = 10i128.checked_pow(scale.saturating_add(9).unsigned_abs());
+            let nanos = power.and_then(|power| i128::from(value).checked_mul(power));
+            let beyond = i128::from(value.signum()).saturating_mul(i128::MAX);
+            return Ok(Self {
+                nanos: nanos.unwrap_or(beyond),
+                format,
+                units: at(0),
+                millis: at(-3),
+            });
         }
-        if dropped {
-            mantissa += 1;
+        if !parts.has_digits {
+            return Err(BAD_NUMBER);
         }
-        let nanos = if base == 10 {
-            decimal_nanos(mantissa, exponent.saturating_sub(places))
-        } else {
-            let shifted = u32::try_from(exponent)
-                .ok()
-                .and_then(|bits| mantissa.checked_mul(1i128 << bits));
-            shifted.and_then(|m| decimal_nanos(m, -places))
+        let digits = match base {
+            10 => decimal_digits(&parts, exponent, -9)?,
+            _ => binary_nanos(&parts, exponent).to_string().into_bytes(),
         };
-        let cap = BINARY_MAX * NANO;
-        let nanos = match (nanos, format) {
-            (Some(n), Format::BinarySi) => n.min(cap),
-            (None, Format::BinarySi) => cap,
-            (Some(n), _) => n,
-            (None, _) => return Err(BAD_NUMBER),
+        let nanos = std::str::from_utf8(&digits).ok().filter(|d| !d.is_empty());
+        let nanos = nanos.map_or(0, |digits| digits.parse().unwrap_or(i128::MAX));
+        // Upstream cuts the rest off and adds one, whatever the sign.
+        let rounded = |dropped: usize| {
+            let (kept, rest) = digits.split_at(digits.len().saturating_sub(dropped));
+            let more = rest.iter().any(|d| *d != b'0');
+            low_bits(kept, parts.negative).wrapping_add(more.into())
         };
         Ok(Self {
             nanos: if parts.negative { -nanos } else { nanos },
             format,
+            units: rounded(9),
+            millis: rounded(6),
         })
+    }
+
+    const fn of(nanos: i128, format: Format) -> Self {
+        Self {
+            nanos,
+            format,
+            units: narrow(divide_up(nanos, NANO)),
+            millis: narrow(divide_up(nanos, 1_000_000)),
+        }
     }
 
     /// A whole number of units.
     pub const fn from_i64(value: i64) -> Self {
-        Self {
-            nanos: value as i128 * NANO,
-            format: Format::DecimalSi,
-        }
+        Self::of(value as i128 * NANO, Format::DecimalSi)
     }
 
     /// A number of thousandths (milli-units).
     pub const fn from_millis(millis: i64) -> Self {
-        Self {
-            nanos: millis as i128 * 1_000_000,
-            format: Format::DecimalSi,
-        }
+        Self::of(millis as i128 * 1_000_000, Format::DecimalSi)
     }
 
     /// The value in units of 10⁻⁹.
@@ -194,14 +233,15 @@ impl Quantity {
         self.nanos
     }
 
-    /// The value rounded up to whole units, saturating at the bounds of `i64`.
-    pub fn value(self) -> i64 {
-        clamp(divide_up(self.nanos, NANO))
+    /// The value rounded up to whole units. Beyond `i64` it is upstream's: 0 for a short number with a large suffix
+    /// (`10E`), the low 64 bits of others.
+    pub const fn value(self) -> i64 {
+        self.units
     }
 
-    /// The value in thousandths, rounded up, saturating at the bounds of `i64`.
-    pub fn milli_value(self) -> i64 {
-        clamp(divide_up(self.nanos, 1_000_000))
+    /// The value in thousandths, rounded up; beyond `i64` as [`Quantity::value`].
+    pub const fn milli_value(self) -> i64 {
+        self.millis
     }
 
     /// True if the value has no fractional part.
@@ -218,20 +258,14 @@ impl Quantity {
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let format = if self.nanos == 0 { other.format } else { self.format };
-        Self {
-            nanos: self.nanos.saturating_add(other.nanos),
-            format,
-        }
+        Self::of(self.nanos.saturating_add(other.nanos), format)
     }
 
     /// The saturating difference, in the format of the first non-zero operand.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         let format = if self.nanos == 0 { other.format } else { self.format };
-        Self {
-            nanos: self.nanos.saturating_sub(other.nanos),
-            format,
-        }
+        Self::of(self.nanos.saturating_sub(other.nanos), format)
     }
 
     /// The format the quantity was written in.
@@ -240,8 +274,76 @@ impl Quantity {
     }
 }
 
-fn clamp(n: i128) -> i64 {
-    i64::try_from(n).unwrap_or(if n < 0 { i64::MIN } else { i64::MAX })
+/// A number that upstream keeps in 64 bits if it fits, and otherwise as a big integer, of which it takes the low bits.
+#[expect(clippy::cast_possible_truncation, reason = "the low bits are wanted")]
+const fn narrow(n: i128) -> i64 {
+    n as i64
+}
+
+/// `value × 10^scale`, rounded away from zero. Beyond `i64` it is upstream's: for some factors the low bits, else 0.
+fn scaled(value: i64, scale: i32) -> i64 {
+    if matches!(scale, 1 | 2 | 3 | 6 | 9) {
+        return value.wrapping_mul(10i64.pow(scale.unsigned_abs()));
+    }
+    let power = 10i128.checked_pow(scale.unsigned_abs());
+    let result = match (power, scale < 0) {
+        (Some(power), true) => Some(divide_up(value.into(), power)),
+        (None, true) => Some(value.signum().into()),
+        (power, false) => power.and_then(|power| i128::from(value).checked_mul(power)),
+    };
+    result.and_then(|n| i64::try_from(n).ok()).unwrap_or(0)
+}
+
+/// Value and decimal scale of a number that upstream keeps in 64 bits.
+fn small(parts: &Parts<'_>, base: u8, exponent: i32) -> Option<(i64, i32)> {
+    let whole = if parts.whole.is_empty() { "0" } else { parts.whole };
+    let places = i32::try_from(parts.fraction.len()).ok()?;
+    let length = whole.len() + parts.fraction.len();
+    let number = || format!("{whole}{}", parts.fraction).parse::<i64>().ok();
+    let (value, scale) = match base {
+        10 => {
+            let scale = exponent.checked_sub(places)?;
+            (length <= SMALL_DIGITS && scale >= -9)
+                .then(number)?
+                .map(|n| (n, scale))?
+        }
+        _ => {
+            // Three decimal digits for every ten bits of the suffix.
+            let digits = i32::try_from(length).ok()?;
+            let fits = places == 0 && digits <= 14 - exponent / 10 * 3;
+            let value = fits
+                .then(number)??
+                .checked_mul(1i64.checked_shl(exponent.unsigned_abs())?)?;
+            (value, 0)
+        }
+    };
+    Some((if parts.negative { -value } else { value }, scale))
+}
+
+/// A number with a binary suffix in units of 10⁻⁹, rounded up and capped.
+fn binary_nanos(parts: &Parts<'_>, exponent: i32) -> i128 {
+    /// As many digits of a fraction as 128 bits hold with the largest suffix; further ones only affect rounding.
+    const PLACES: usize = 20;
+    let factor = 1i128 << exponent.clamp(0, 60);
+    let digits = |text: &str| {
+        text.bytes()
+            .try_fold(0i128, |n, d| n.checked_mul(10)?.checked_add((d - b'0').into()))
+    };
+    let units = digits(parts.whole).and_then(|n| n.checked_mul(factor));
+    let Some(units) = units.filter(|n| *n < BINARY_MAX) else {
+        return BINARY_MAX * NANO;
+    };
+    let (kept, rest) = parts.fraction.split_at(parts.fraction.len().min(PLACES));
+    let fraction = digits(kept).unwrap_or(0) * factor;
+    let (part, exact) = match kept.len() {
+        places @ 0..=9 => (fraction * 10i128.pow(9 - places as u32), true),
+        places => {
+            let divisor = 10i128.pow(places as u32 - 9);
+            (divide_up(fraction, divisor), fraction % divisor == 0)
+        }
+    };
+    let inexact = exact && rest.bytes().any(|d| d != b'0');
+    (units * NANO + part + i128::from(inexact)).min(BINARY_MAX * NANO)
 }
 
 /// Returns the text the API serves for `text`: unchanged where upstream echoes its input, otherwise the canonical form.
@@ -249,13 +351,61 @@ fn clamp(n: i128) -> i64 {
 /// # Errors
 /// Returns upstream's message.
 pub fn canonicalize(text: &str) -> Result<String, &'static str> {
+    canonical(text, -9)
+}
+
+/// Like [`canonicalize`], for an amount in a list of resources (requests, limits, capacities), which upstream rounds up to
+/// thousandths in defaulting.
+///
+/// # Errors
+/// Returns upstream's message.
+pub fn canonicalize_amount(text: &str) -> Result<String, &'static str> {
+    canonical(text, -3)
+}
+
+fn canonical(text: &str, finest: i32) -> Result<String, &'static str> {
     let trimmed = text.trim();
     let quantity = Quantity::parse(trimmed)?;
-    Ok(if echoes(trimmed, quantity) {
-        trimmed.to_owned()
-    } else {
-        quantity.to_string()
-    })
+    let parts = split(trimmed)?;
+    let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
+    let small = small(&parts, base, exponent);
+    if echoes(trimmed, quantity) && small.is_none_or(|(_, scale)| scale >= finest) {
+        return Ok(trimmed.to_owned());
+    }
+    if base == 10 && quantity.nanos.unsigned_abs() >= i128::MAX.unsigned_abs() {
+        let (digits, unit) = match small {
+            Some((value, scale)) => {
+                let zeros = scale.rem_euclid(3);
+                let digits = format!("{}{}", value.unsigned_abs(), &"00"[..zeros.unsigned_abs() as usize]);
+                (digits.into_bytes(), scale - zeros)
+            }
+            None => (decimal_digits(&parts, exponent, finest)?, finest),
+        };
+        return Ok(wide_text(&digits, unit, format, parts.negative));
+    }
+    let unit = 10i128.pow((finest + 9).unsigned_abs());
+    Ok(Quantity::of(divide_up(quantity.nanos, unit).saturating_mul(unit), quantity.format).to_string())
+}
+
+/// The canonical form of a number of more than 128 bits, given in units of 10^`finest`.
+fn wide_text(digits: &[u8], finest: i32, format: Format, negative: bool) -> String {
+    let (mut digits, mut exponent) = (digits, finest);
+    // E (10^18) is the largest decimal suffix; exponents are not limited.
+    while let Some(less) = digits.strip_suffix(b"000")
+        && (exponent < 18 || format == Format::DecimalExponent)
+    {
+        digits = less;
+        exponent += 3;
+    }
+    let sign = if negative { "-" } else { "" };
+    let digits = String::from_utf8_lossy(digits);
+    match format {
+        Format::DecimalExponent if exponent != 0 => format!("{sign}{digits}e{exponent}"),
+        _ => {
+            let suffix = DECIMAL.iter().find(|(_, e)| *e == exponent).map_or("", |(s, _)| s);
+            format!("{sign}{digits}{suffix}")
+        }
+    }
 }
 
 /// True if upstream serves the text unchanged. Its fast path (small numbers already in normal form) caches the input
@@ -388,7 +538,59 @@ mod tests {
         assert_eq!(Quantity::parse("lots"), Err(BAD_FORM));
         assert_eq!(Quantity::parse("1mm"), Err(BAD_SUFFIX));
         assert_eq!(Quantity::parse("1e"), Err(BAD_SUFFIX));
-        assert_eq!(Quantity::parse("."), Err(BAD_NUMBER));
+        assert_eq!(Quantity::parse("--1"), Err(BAD_SUFFIX));
+        assert_eq!(Quantity::parse("1.2.3"), Err(BAD_FORM));
+        assert_eq!(Quantity::parse("e-12"), Err(BAD_NUMBER));
+        assert_eq!(Quantity::parse("1000000000000000000e99999"), Err(BAD_NUMBER));
+        for zero in [".", "+", "-", "m", "Ki", "-.E"] {
+            assert_eq!(canonicalize(zero).as_deref(), Ok("0"), "{zero}");
+        }
+    }
+
+    #[test]
+    fn amounts_round_up_to_thousandths() {
+        for (text, want) in [
+            ("0.5m", "1m"),
+            ("1500u", "2m"),
+            ("00344019n", "1m"),
+            ("999999u", "1"),
+            ("100.000001", "100001m"),
+            ("0032e-9", "1e-3"),
+            ("-0.0000001", "-1m"),
+            ("1.5", "1500m"),
+            ("+5", "+5"),
+            ("100m", "100m"),
+            ("1.5Gi", "1536Mi"),
+            ("0.3Ki", "307200m"),
+            ("-6975455333261853388.11e-9", "-6975455333262e-3"),
+            ("+3748644310195500996.167556e-3", "3748644310195500997e-3"),
+            ("82469279653493517131.851337e20", "8246927965349351713185133700e12"),
+            ("083351736861269666306.410E", "83351736861269666306410P"),
+            ("8018232997676602346T", "8018232997676602346T"),
+            (
+                "82469279653493517131851337.851337E",
+                "82469279653493517131851337851337T",
+            ),
+            ("1e40", "10e39"),
+            ("1e100000", "10e99999"),
+        ] {
+            assert_eq!(canonicalize_amount(text).as_deref(), Ok(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_64_bits_have_the_values_of_upstream() {
+        let values = |text| Quantity::parse(text).map(|q| (q.value(), q.milli_value() % 1000 == 0));
+        assert_eq!(values("10E"), Ok((0, true)));
+        assert_eq!(values("1e18"), Ok((1_000_000_000_000_000_000, true)));
+        assert_eq!(values("9223372036854775807"), Ok((i64::MAX, true)));
+        assert_eq!(
+            values("015954193463251144964M").map(|(n, _)| n),
+            Ok(-8_104_474_698_328_094_464)
+        );
+        assert_eq!(values("10692538643998220695E").map(|(_, whole)| whole), Ok(false));
+        assert_eq!(values("-2493600332312697k").map(|(_, whole)| whole), Ok(false));
+        assert_eq!(values("-0061.9400879219Ti").map(|(n, _)| n), Ok(-68_103_846_895_595));
     }
 
     #[test]
@@ -410,7 +612,7 @@ mod tests {
 
         #[test]
         fn display_round_trips(nanos in any::<i64>()) {
-            let q = Quantity { nanos: i128::from(nanos), format: Format::DecimalSi };
+            let q = Quantity::of(nanos.into(), Format::DecimalSi);
             prop_assert_eq!(Quantity::parse(&q.to_string()).map(|q| q.nanos), Ok(i128::from(nanos)));
         }
 

@@ -16,6 +16,7 @@ use super::{Emit, Field, FreeForm, SchemaOr, Ty, TypeDef};
 use std::fmt;
 use torana_apimachinery::codec::budget::{DecodeBudget, OverBudget, PAIR, weight};
 use torana_apimachinery::codec::strict_errors::StrictErrors;
+use torana_apimachinery::field::quote;
 use torana_apimachinery::interrupt::pause;
 use torana_apimachinery::patch::json_type;
 use torana_apimachinery::value::{Str, Value};
@@ -217,7 +218,8 @@ struct Cx {
 
 impl Cx {
     fn unknown(&mut self, at: &At<'_>, key: &str) {
-        self.findings.add(|| format!("unknown field {:?}", at.path_to(key)));
+        self.findings
+            .add(|| format!("unknown field {}", quote(&at.path_to(key))));
     }
 
     fn object(&mut self, def: &'static TypeDef, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
@@ -319,12 +321,24 @@ impl Cx {
                 if *t == Ty::String && map.values().all(|v| matches!(v, Value::String(_))) {
                     return Ok(());
                 }
+                // Amounts of resources are rounded; in Go their maps are of type `ResourceList`, except those of devices.
+                let amounts = *t == Ty::Quantity && !matches!(at.step, Step::Field(def, _) if of_devices(def));
                 for (key, item) in map.iter_mut() {
-                    self.element(*t, item, &at.then(Step::Key(key)))?;
+                    match amounts && !item.is_null() {
+                        true => scalar::amount(item)?,
+                        false => self.element(*t, item, &at.then(Step::Key(key)))?,
+                    }
                 }
                 Ok(())
             }
             (Ty::Bytes, Value::String(s)) => scalar::bytes(s),
+            (Ty::Bytes, Value::Array(items)) => match scalar::byte_array(items) {
+                Some(encoded) => {
+                    *v = encoded;
+                    Ok(())
+                }
+                None => wrong(v),
+            },
             (Ty::Time, Value::String(s)) => scalar::time(s),
             (Ty::MicroTime, Value::String(s)) => scalar::micro_time(s),
             // `Time.UnmarshalJSON` decodes into a plain string, so its errors lack the field path.
@@ -334,8 +348,8 @@ impl Cx {
             ))),
             (Ty::Quantity, _) => scalar::quantity(v),
             (Ty::IntOrString, _) => scalar::int_or_string(v),
-            (Ty::Any(FreeForm::Object | FreeForm::FieldsV1), Value::Object(_)) => Ok(()),
-            (Ty::Any(FreeForm::RawExtension | FreeForm::Json | FreeForm::Patch), _) => Ok(()),
+            (Ty::Any(FreeForm::Object), Value::Object(_)) => Ok(()),
+            (Ty::Any(FreeForm::FieldsV1 | FreeForm::RawExtension | FreeForm::Json | FreeForm::Patch), _) => Ok(()),
             (Ty::SchemaOr(or), _) => self.schema_or(or, v, at),
             _ => wrong(v),
         }
@@ -389,3 +403,8 @@ fn stored_as_protobuf(def: &TypeDef) -> bool {
 
 #[cfg(test)]
 mod tests;
+
+/// Whether a definition is of the group `resource.k8s.io`.
+fn of_devices(def: &TypeDef) -> bool {
+    def.name.contains("api.resource.v")
+}

@@ -4,6 +4,7 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, net};
 use crate::apimachinery::value::{Str, Value};
+use crate::request::go_url;
 use base64::Engine as _;
 use bytes::Bytes;
 
@@ -152,44 +153,41 @@ fn validate_service(out: &mut ErrorList, service: &Value, at: &FieldPath) {
 
 fn validate_url(out: &mut ErrorList, url: &str, at: &FieldPath) {
     const FORM: &str = "; desired format: https://host[/path]";
-    let Ok(uri) = url.parse::<http::Uri>() else {
+    if let Some(why) = go_url::parse_error(url) {
         out.push(FieldError::required(
             at,
-            format!("url must be a valid URL: parse {url:?}: invalid URI{FORM}"),
+            format!("url must be a valid URL: {why}{FORM}"),
         ));
         return;
-    };
-    if uri.scheme_str() != Some("https") {
-        let scheme = uri.scheme_str().unwrap_or("");
-        out.push(FieldError::invalid(
-            at,
-            scheme,
-            format!("'https' is the only allowed URL scheme{FORM}"),
-        ));
     }
-    if uri.host().unwrap_or("").is_empty() {
+    // What Go parses may be no URL for the HTTP library, so the parts are found here.
+    let (head, fragment) = url.split_once('#').unwrap_or((url, ""));
+    let (head, query) = head.split_once('?').unwrap_or((head, ""));
+    let (scheme, rest) = head
+        .split_once(':')
+        .filter(|(s, _)| go_url::is_scheme(s))
+        .unwrap_or(("", head));
+    let authority = rest.strip_prefix("//").unwrap_or("").split('/').next().unwrap_or("");
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    if scheme != "https" {
+        let why = format!("'https' is the only allowed URL scheme{FORM}");
+        out.push(FieldError::invalid(at, scheme, why));
+    }
+    if host.is_empty() {
         out.push(FieldError::invalid(at, "", format!("host must be specified{FORM}")));
     }
-    if let Some((user, _)) = uri.authority().and_then(|a| a.as_str().split_once('@')) {
-        out.push(FieldError::invalid(
-            at,
-            user,
-            "user information is not permitted in the URL",
-        ));
-    }
-    if let Some((_, fragment)) = url.split_once('#') {
-        out.push(FieldError::invalid(
-            at,
-            fragment,
-            "fragments are not permitted in the URL",
-        ));
-    }
-    if let Some(query) = uri.query() {
-        out.push(FieldError::invalid(
-            at,
-            query,
-            "query parameters are not permitted in the URL",
-        ));
+    for (part, what) in [
+        (user, "user information is"),
+        (fragment, "fragments are"),
+        (query, "query parameters are"),
+    ] {
+        if !part.is_empty() {
+            out.push(FieldError::invalid(
+                at,
+                part,
+                format!("{what} not permitted in the URL"),
+            ));
+        }
     }
 }
 
@@ -225,6 +223,25 @@ fn validate_path(out: &mut ErrorList, path: &str, at: &FieldPath) {
 mod tests {
     use super::*;
     use crate::json;
+
+    #[test]
+    fn urls_are_parsed_as_in_go() {
+        let errors = |url: &str| {
+            let mut out = ErrorList::new();
+            validate_url(&mut out, url, &FieldPath::new("url"));
+            out.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(errors("https://127.0.0.1:1/hook "), "");
+        assert!(errors("https://h:x/").contains("invalid port \":x\" after host; desired format"));
+        let no_url = errors("x y");
+        assert!(
+            no_url.contains("only allowed URL scheme") && no_url.contains("host must be specified"),
+            "{no_url}"
+        );
+        let all = errors("https://u:p@h/?a=b#c");
+        let parts = ["\"u:p\": user", "\"c\": fragments", "\"a=b\": query"];
+        assert!(parts.iter().all(|part| all.contains(part)), "{all}");
+    }
 
     #[test]
     fn a_service_is_named_by_its_cluster_name() {

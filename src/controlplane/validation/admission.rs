@@ -8,7 +8,7 @@ pub(crate) use policies::{binding, policy};
 
 use crate::admission::expressions::{Compiler, Returns};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::{dns1035_label, dns1123_label, dns1123_subdomain, qualified_name};
+use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::client::webhook::validate as validate_client_config;
 use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, required_choice, strings};
@@ -21,7 +21,7 @@ pub(crate) fn webhooks(v: &Value, mutating: bool) -> ErrorList {
         webhook(&mut out, hook, mutating, &at);
         review_versions(&mut out, hook, &at.child("admissionReviewVersions"));
         let name = hook.str_at(&["name"]);
-        if !names.insert(name) {
+        if !name.is_empty() && !names.insert(name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
     }
@@ -165,10 +165,6 @@ pub(super) fn required_subdomain(out: &mut ErrorList, text: &str, at: &FieldPath
     } else {
         invalid_each(out, at, text, dns1123_subdomain(text));
     }
-}
-
-pub(super) fn namespace_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
-    invalid_each(out, at, text, dns1123_label(text));
 }
 
 pub(super) fn choice(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath, supported: &[&str]) {

@@ -57,9 +57,9 @@ pub(crate) fn warnings(v: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Validates an update: the handler is immutable.
+/// Validates an update: the class, and that its handler is the same.
 pub(crate) fn class_update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = ErrorList::new();
+    let mut out = class(new);
     if new.get("handler") != old.get("handler") {
         let at = FieldPath::new("handler");
         out.push(FieldError::invalid(&at, new.get("handler").clone(), IMMUTABLE));

@@ -5,6 +5,7 @@ use super::go_form;
 use super::sources::{self, SourceOwner};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
 use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, optional_choice, restore, same, strings};
@@ -375,13 +376,11 @@ pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
             format!("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims{difference}"),
         ));
     }
-    let size = |v: &Value, p: &[&str]| quantity(v.at(p));
+    let size = |v: &Value, p: &[&str]| quantity(v.at(p)).unwrap_or(Quantity::ZERO);
     let request = ["spec", "resources", "requests", "storage"];
     let capacity = size(new, &["status", "capacity", "storage"]);
-    if let (Some(now), Some(was), Some(capacity)) = (size(new, &request), size(old, &request), capacity)
-        && now < was
-        && now <= capacity
-    {
+    let (now, was) = (size(new, &request), size(old, &request));
+    if now < was && now <= capacity {
         let at = path.child("resources").child("requests").child("storage");
         out.push(FieldError::forbidden(&at, "field can not be less than status.capacity"));
     }

@@ -222,6 +222,18 @@ async fn all_patch_types_are_dispatched() {
     let versionless = s.patch(&path, "merge-patch+json", r#"{"apiVersion":null}"#).await;
     assert_eq!(versionless.code, 400);
     assert!(versionless.text.contains("undeterminable: name must be provided"));
+    let strict = format!("{path}?fieldValidation=Strict");
+    let versionless = s.patch(&strict, "merge-patch+json", r#"{"apiVersion":""}"#).await;
+    assert_eq!(versionless.code, 422);
+    let unknown = "strict decoding error: unknown field \"data\", unknown field \"metadata\"";
+    assert!(versionless.message().ends_with(unknown), "{}", versionless.text);
+    let foreign = r#"{"apiVersion":"","kind":"X"}"#;
+    let foreign = s.patch(&path, "merge-patch+json", foreign).await.message();
+    let none = "no kind \"X\" is registered for the internal version of group \"\" in scheme ";
+    assert!(foreign.contains(none), "{foreign}");
+    let number = s.patch(&path, "merge-patch+json", r#"{"kind":1}"#).await.message();
+    let why = "json parse error: json: cannot unmarshal number into Go struct field .kind of type string";
+    assert!(number.ends_with(why), "{number}");
     let kindless = s.patch(&path, "merge-patch+json", r#"{"kind":null}"#).await;
     assert_eq!(kindless.json().kind(), "ConfigMap");
     let kind = s.patch(&path, "merge-patch+json", r#"{"data":{"k":5}}"#).await;

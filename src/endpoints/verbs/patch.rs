@@ -16,10 +16,10 @@ use crate::apimachinery::apply;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{FieldError, FieldPath, quote};
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::patch::{go_print, json_patch::JsonPatch, merge, strategic};
+use crate::apimachinery::patch::{go_print, json_patch::JsonPatch, json_type, merge, strategic};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
-use crate::apimachinery::value::Value;
+use crate::apimachinery::value::{Map, Value};
 use crate::registry::schema::ManagerInfo;
 use crate::registry::store::WriteOptions;
 use crate::registry::{SubresourceBehaviour, Updated};
@@ -172,16 +172,29 @@ impl Patcher {
         let text = json::to_vec(&object);
         let shown = || String::from_utf8_lossy(&text).into_owned();
         let expected = self.call.kind();
+        for key in ["apiVersion", "kind"] {
+            if !matches!(object.get(key), Value::Null | Value::String(_)) {
+                let t = json_type(object.get(key));
+                let why = format!("json: cannot unmarshal {t} into Go struct field .{key} of type string");
+                return Err(refused(
+                    shown(),
+                    format!("couldn't get version/kind; json parse error: {why}"),
+                ));
+            }
+        }
         // Like upstream's decoder, a missing kind defaults to the endpoint's. A missing version selects the internal
-        // type, whose JSON has no `metadata`.
+        // type, whose JSON has none of the members.
         let is_absent = |key: &str| object.get(key).is_null() || object.get(key).as_str() == Some("");
         let has_version = !is_absent("apiVersion");
         if is_absent("kind") {
             object.set(&["kind"], expected.kind.as_str());
         }
         if !has_version && ObjectView::kind(&object) == expected.kind.as_str() {
-            self.call.cx.warnings.add("unknown field \"metadata\"".to_owned());
-            self.call.check_body_name(&Value::object())?;
+            let members = object.as_object().into_iter().flat_map(Map::keys);
+            let unknown = members.filter(|key| !matches!(*key, "apiVersion" | "kind"));
+            findings.extend(unknown.map(|key| format!("unknown field {}", quote(key))));
+            self.handle_strict_errors(findings, shown)?;
+            return self.call.check_body_name(&Value::object()).map(|()| object);
         }
         if object.gvk() != expected {
             let why = body::not_registered(ObjectView::kind(&object), object.api_version());

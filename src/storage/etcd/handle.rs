@@ -51,6 +51,17 @@ impl Handle {
         }
     }
 
+    async fn get_from_etcd(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
+        let (entry, reached) = self.0.read(key, None).await?;
+        match min {
+            MinRevision::AtLeast(requested) if reached < requested => {
+                self.await_revision(requested).await?;
+                Ok(self.0.read(key, None).await?.0)
+            }
+            _ => Ok(entry),
+        }
+    }
+
     /// Waits until the cache has reached a revision of etcd, requesting progress.
     async fn catch_up(&self, serving: &Serving, waiter: Waiter<'_>, revision: Revision) -> Result<(), Error> {
         if serving.progress.applied() >= revision {
@@ -155,21 +166,13 @@ impl Storage for Handle {
         if self.0.is_stopped() {
             return Err(Error::NotReady(1));
         }
-        let serving = self.0.ready();
-        match (min, serving) {
+        match (min, self.0.ready()) {
             (MinRevision::Any, Some(serving)) => Ok(serving.cacher.peek(key)),
             (MinRevision::AtLeast(revision), Some(serving)) if serving.progress.applied() >= revision => {
                 Ok(serving.cacher.peek(key))
             }
-            (MinRevision::AtLeast(requested), _) => {
-                let (entry, reached) = self.0.read(key, None).await?;
-                if reached >= requested {
-                    return Ok(entry);
-                }
-                self.await_revision(requested).await?;
-                Ok(self.0.read(key, None).await?.0)
-            }
-            (MinRevision::Latest | MinRevision::Any, _) => Ok(self.0.read(key, None).await?.0),
+            // Boxed, because the state of a call is kilobytes, which answers from the cache would move around.
+            _ => Box::pin(self.get_from_etcd(key, min)).await,
         }
     }
 
@@ -184,12 +187,13 @@ impl Storage for Handle {
             (None, VersionMatch::NotOlderThan(_)) => None,
         };
         if let Some(revision) = exact {
-            return self.exact(revision, &options).await;
+            return Box::pin(self.exact(revision, &options)).await;
         }
         // While the cache loads, etcd answers lists that are cheap for it; upstream's rule.
         if options.limit > 0 && options.predicate.is_everything() && self.0.ready().is_none() {
-            return direct::list(&self.0, &options, None).await;
+            return Box::pin(direct::list(&self.0, &options, None)).await;
         }
+        // Boxed as in `get`.
         match options.version {
             VersionMatch::NotOlderThan(MinRevision::Any) => {
                 let serving = self.0.serving().await?;
@@ -200,9 +204,9 @@ impl Storage for Handle {
                 if serving.progress.applied() >= revision {
                     return serving.cacher.list(options).await;
                 }
-                self.at_least(&serving, revision, options).await
+                Box::pin(self.at_least(&serving, revision, options)).await
             }
-            _ => self.latest(options).await,
+            _ => Box::pin(self.latest(options)).await,
         }
     }
 

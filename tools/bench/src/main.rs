@@ -8,6 +8,7 @@ mod aggregation;
 mod backend;
 mod client;
 mod definitions;
+mod etcd;
 mod growth;
 mod kube_apiserver;
 mod loops;

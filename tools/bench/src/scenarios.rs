@@ -3,6 +3,7 @@
 use crate::aggregation;
 use crate::client::{Load, Target, load};
 use crate::definitions;
+use crate::etcd;
 use crate::growth;
 use crate::kube_apiserver::KubeApiserver;
 use crate::loops;
@@ -142,6 +143,9 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     if growth("loops") {
         loops::run(torana, dir, &mut r).await?;
     }
+    if only.iter().any(|o| o == "etcd") {
+        etcd::run(torana, dir, &mut r).await?;
+    }
     aggregation::run(torana, dir, only, &mut r).await?;
     let apart = |o: &String| {
         [
@@ -152,6 +156,7 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
             "webhooks",
             "rest",
             "loops",
+            "etcd",
         ]
         .contains(&o.as_str())
             || aggregation::is_row(o)

@@ -18,6 +18,7 @@ use crate::interrupt::{checkpoint, pause};
 use crate::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use sizes::Sizes;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 
@@ -83,8 +84,7 @@ fn decode_as(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), Error
 }
 
 fn decode_slowly(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), Error> {
-    // Like Go, replace invalid UTF-8 by U+FFFD instead of failing.
-    let text = String::from_utf8_lossy(bytes);
+    let text = mended(bytes);
     let bytes = text.as_bytes();
     let mut d = serde_json::Deserializer::from_str(&text);
     // `Seed` enforces MAX_DEPTH; serde_json's own limit of 128 is lower than what upstream accepts.
@@ -109,6 +109,60 @@ fn decode_slowly(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), E
             duplicates: cx.duplicates.into_inner().into_texts(),
         },
     ))
+}
+
+/// Replaces what Go reads as U+FFFD: each byte that is not UTF-8, and escapes of surrogates without their other half.
+fn mended(bytes: &[u8]) -> Cow<'_, str> {
+    let text = decoded(bytes);
+    match mended_escapes(&text) {
+        Some(mended) => Cow::Owned(mended),
+        None => text,
+    }
+}
+
+/// The text with a U+FFFD for each byte that is not UTF-8, as in Go. Rust's own conversion has one for several bytes.
+fn decoded(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        out.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Cow::Owned(out)
+}
+
+/// The text with `\ufffd` for each escaped half of a surrogate pair; `None` if there is none.
+fn mended_escapes(text: &str) -> Option<String> {
+    let unit = |at: usize| {
+        let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+        let digits = digits.bytes().all(|b| b.is_ascii_hexdigit()).then_some(digits)?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    let mut out: Option<String> = None;
+    let (mut at, mut kept) = (0, 0);
+    while let Some(next) = text[at..].find('\\') {
+        let escape = at + next;
+        at = match unit(escape) {
+            Some(0xd800..=0xdbff) if matches!(unit(escape + 6), Some(0xdc00..=0xdfff)) => escape + 12,
+            Some(0xd800..=0xdfff) => {
+                let out = out.get_or_insert_with(|| String::with_capacity(text.len()));
+                out.push_str(&text[kept..escape]);
+                out.push_str("\\ufffd");
+                kept = escape + 6;
+                kept
+            }
+            // The escaped character may be a backslash.
+            _ => {
+                let escaped = text[escape + 1..].chars().next();
+                escape + 1 + escaped.map_or(0, char::len_utf8)
+            }
+        };
+    }
+    let mut out = out?;
+    out.push_str(&text[kept..]);
+    Some(out)
 }
 
 /// The error with Go's message if it is a syntax error.
@@ -494,6 +548,26 @@ pub fn encode_str(s: &str, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_unicode_reads_as_in_go() {
+        let read = |body: &[u8]| decode(body).map(|v| v.as_str().unwrap_or_default().to_owned());
+        for (body, want) in [
+            (&br#""a\ud800b""#[..], "a\u{fffd}b"),
+            (br#""\udc00\ud800""#, "\u{fffd}\u{fffd}"),
+            (br#""\ud83d\u0041""#, "\u{fffd}A"),
+            (br#""\ud83d\ude00""#, "\u{1f600}"),
+            (br#""\ud83d\ud83d\ude00""#, "\u{fffd}\u{1f600}"),
+            (br#""\\ud800""#, "\\ud800"),
+            (b"\"\xf0\x9f\x98x\"", "\u{fffd}\u{fffd}\u{fffd}x"),
+            (b"\"\xff\\ud800\"", "\u{fffd}\u{fffd}"),
+        ] {
+            assert_eq!(read(body).as_deref(), Ok(want), "{}", String::from_utf8_lossy(body));
+        }
+        for broken in [&br#""\ud80""#[..], br#""\ud80x""#, br#""\u""#, br#""\"#] {
+            assert!(decode(broken).is_err(), "{}", String::from_utf8_lossy(broken));
+        }
+    }
 
     #[test]
     fn long_flat_lists_give_others_their_turn() {

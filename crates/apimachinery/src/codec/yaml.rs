@@ -28,13 +28,16 @@ pub const MAX_DEPTH: usize = 1_000;
 #[non_exhaustive]
 pub enum Error {
     /// The text violates the grammar.
-    #[error("yaml: line {line}: {reason}")]
+    #[error("yaml: {}{reason}", at(*line))]
     Syntax {
         /// Counted from one.
         line: usize,
         /// The parser's message.
         reason: String,
     },
+    /// Bytes that are no text of YAML.
+    #[error("yaml: {0}")]
+    Unreadable(&'static str),
     /// The text would be split into too many tokens.
     #[error("yaml: document has {0} indicators, more than {max}", max = MAX_INDICATORS)]
     Indicators(usize),
@@ -86,7 +89,7 @@ pub fn decode(text: &[u8]) -> Result<Value, Error> {
 /// # Errors
 /// The errors of [`decode`].
 pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Error> {
-    let text = String::from_utf8_lossy(text);
+    let text = readable(text)?;
     // JSON is valid YAML: use the faster decoder. Only floats without a fraction differ, which become integers here.
     if text.trim_start().starts_with('{')
         && let Ok((mut v, notes)) = json::decode_with_duplicates(text.as_bytes())
@@ -96,7 +99,7 @@ pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Error
         return Ok((v, Vec::new()));
     }
     check_tokens(text.as_bytes())?;
-    let mut parser = Parser::new_from_str(&text);
+    let mut parser = Parser::new_from_str(text);
     let mut build = Builder {
         stack: Vec::new(),
         root: None,
@@ -119,6 +122,48 @@ pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Error
     Ok((build.root.unwrap_or_default(), build.duplicates.into_texts()))
 }
 
+/// Upstream's library does not name the first line.
+fn at(line: usize) -> String {
+    match line {
+        ..=1 => String::new(),
+        line => format!("line {line}: "),
+    }
+}
+
+/// The text, if it is UTF-8 without control characters: what upstream's library reads, in its words.
+fn readable(bytes: &[u8]) -> Result<&str, Error> {
+    let text = std::str::from_utf8(bytes).map_err(|e| Error::Unreadable(not_utf8(&bytes[e.valid_up_to()..])))?;
+    let is_control = |c: char| match c {
+        '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' => false,
+        c => c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'),
+    };
+    match text.chars().any(is_control) {
+        true => Err(Error::Unreadable("control characters are not allowed")),
+        false => Ok(text),
+    }
+}
+
+/// What is wrong with a sequence that is not UTF-8.
+fn not_utf8(bytes: &[u8]) -> &'static str {
+    let length = match bytes.first() {
+        Some(0xc0..0xe0) => 2,
+        Some(0xe0..0xf0) => 3,
+        Some(0xf0..0xf8) => 4,
+        _ => return "invalid leading UTF-8 octet",
+    };
+    let Some(sequence) = bytes.get(..length) else {
+        return "incomplete UTF-8 octet sequence";
+    };
+    if sequence[1..].iter().any(|b| b & 0xc0 != 0x80) {
+        return "invalid trailing UTF-8 octet";
+    }
+    match sequence {
+        // Surrogates, and numbers beyond the last character.
+        [0xed, 0xa0..=0xff, ..] | [0xf4, 0x90..=0xff, ..] | [0xf5..=0xff, ..] => "invalid Unicode character",
+        _ => "invalid length of a UTF-8 sequence",
+    }
+}
+
 /// Limits the number of tokens. The parser buffers the tokens of a whole flow collection (`[…]`) until it knows that
 /// it is not a key, before it emits any event: measured at 376 bytes per element of `[0,0,…]`. The indicator
 /// characters bound the number of tokens.
@@ -138,12 +183,13 @@ fn check_tokens(text: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// The parser's message, except for the most common mistake, which gets upstream's text.
+/// The parser's message, with upstream's text for the most common mistakes.
 fn words(info: &str) -> &str {
-    if info.contains("while parsing a node") {
-        "did not find expected node content"
-    } else {
-        info
+    let reason = info.strip_prefix("while parsing a quoted scalar, ").unwrap_or(info);
+    match reason {
+        "did not find expected hexadecimal number" => "did not find expected hexdecimal number",
+        reason if reason.contains("while parsing a node") => "did not find expected node content",
+        reason => reason,
     }
 }
 

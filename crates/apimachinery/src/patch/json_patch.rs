@@ -1,7 +1,8 @@
 //! JSON patch (RFC 6902) in the dialect of `evanphx/json-patch` v4.
 //!
-//! Start at [`JsonPatch`]. In this dialect negative indices count from the end, a `test` of an absent member against
-//! null succeeds, and the whole document can only be replaced or tested.
+//! Start at [`JsonPatch`]. In this dialect negative indices count from the end, an absent member of an object reads as
+//! null (`test` against null succeeds, `copy` makes a null) and can be replaced, and the whole document can only be
+//! replaced or tested.
 
 mod explain;
 
@@ -67,8 +68,8 @@ pub struct JsonPatch {
 }
 
 impl JsonPatch {
-    /// Decodes a patch. `prefixed` is set if field validation is `Warn` or `Strict`, in which case upstream prefixes
-    /// decoding errors.
+    /// Decodes a patch. `prefixed` is set if field validation is `Warn` or `Strict`: only then upstream decodes the
+    /// operations strictly, with the types of their members, and prefixes the errors.
     ///
     /// # Errors
     /// 400 if the body is not a list of operations, 413 for too many of them.
@@ -85,10 +86,13 @@ impl JsonPatch {
             Value::Array(a) => a,
             Value::Null => Vec::new(),
             other => {
+                let of = if prefixed {
+                    "[]handlers.jsonPatchOp"
+                } else {
+                    "jsonpatch.Patch"
+                };
                 let t = json_type(&other);
-                return Err(fail(format!(
-                    "json: cannot unmarshal {t} into Go value of type []handlers.jsonPatchOp"
-                )));
+                return Err(fail(format!("json: cannot unmarshal {t} into Go value of type {of}")));
             }
         };
         let mut patch = Self::default();
@@ -101,16 +105,20 @@ impl JsonPatch {
                 Value::Object(m) => m,
                 Value::Null => Map::new(),
                 other => {
+                    let of = if prefixed {
+                        "handlers.jsonPatchOp"
+                    } else {
+                        "jsonpatch.Operation"
+                    };
                     let t = json_type(&other);
-                    return Err(fail(format!(
-                        "json: cannot unmarshal {t} into Go value of type handlers.jsonPatchOp"
-                    )));
+                    return Err(fail(format!("json: cannot unmarshal {t} into Go value of type {of}")));
                 }
             };
             for (k, v) in m.iter() {
                 match k {
+                    // Otherwise an operation with a member of another type does not apply.
                     "op" | "path" | "from" => {
-                        if !matches!(v, Value::String(_) | Value::Null) {
+                        if prefixed && !matches!(v, Value::String(_) | Value::Null) {
                             let t = json_type(v);
                             return Err(fail(format!(
                                 "json: cannot unmarshal {t} into Go struct field jsonPatchOp.{k} of type string"
@@ -208,8 +216,7 @@ fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
                 return matches!(value, Value::Object(_) | Value::Array(_)).then(|| *doc = value);
             }
             let (parent, key) = parent(doc, path)?;
-            *member(parent, &key)? = value;
-            Some(())
+            set(parent, &key, value, spent)
         }
         "move" => {
             let v = remove(doc, op.get("from")?.as_str()?, spent)?;
@@ -217,7 +224,11 @@ fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
         }
         "copy" => {
             let (from, key) = parent(doc, op.get("from")?.as_str()?)?;
-            let v = spent.copy(member(from, &key)?)?;
+            let v = match (&*from, parent_get(from, &key)) {
+                (_, Some(v)) => spent.copy(v)?,
+                (Value::Object(_), None) => Value::Null,
+                _ => return None,
+            };
             add(doc, path, v, spent)
         }
         "test" => {
@@ -280,15 +291,29 @@ fn parent_get<'d>(container: &'d Value, key: &str) -> Option<&'d Value> {
     }
 }
 
+/// Replaces a member: an existing element of a list, or any member of an object.
+fn set(container: &mut Value, key: &str, value: Value, spent: &mut Spent) -> Option<()> {
+    match container {
+        Value::Object(m) => insert(m, key, value, spent),
+        list => {
+            *member(list, key)? = value;
+            Some(())
+        }
+    }
+}
+
+fn insert(m: &mut Map, key: &str, value: Value, spent: &mut Spent) -> Option<()> {
+    if !m.contains_key(key) {
+        spent.shift::<(Str, Value)>(m.keys_after(key))?;
+    }
+    m.insert(key, value);
+    Some(())
+}
+
 fn add(doc: &mut Value, path: &str, value: Value, spent: &mut Spent) -> Option<()> {
     let (container, key) = parent(doc, path)?;
     match container {
-        Value::Object(m) => {
-            if !m.contains_key(&key) {
-                spent.shift::<(Str, Value)>(m.keys_after(&key))?;
-            }
-            m.insert(key, value);
-        }
+        Value::Object(m) => insert(m, &key, value, spent)?,
         Value::Array(a) if key == "-" => a.push(value),
         Value::Array(a) => {
             // The position after the last element is valid for insertion; negative indices count from it.

@@ -43,6 +43,17 @@ pub(super) fn bytes(s: &mut Str) -> Result<(), DecodeError> {
     Ok(())
 }
 
+/// The base64 of a list of bytes, which Go decodes as well as text; `None` if an item is no byte.
+pub(super) fn byte_array(items: &[Value]) -> Option<Value> {
+    let byte = |item: &Value| match item {
+        Value::Int(n) => u8::try_from(*n).ok(),
+        Value::Null => Some(0),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = items.iter().map(byte).collect();
+    bytes.map(|bytes| BASE64.encode(bytes).into())
+}
+
 pub(super) fn time(s: &mut Str) -> Result<(), DecodeError> {
     let t = time::parse(s).map_err(|e| DecodeError(e.to_string()))?;
     // `YYYY-MM-DDTHH:MM:SSZ` is already canonical.
@@ -61,11 +72,20 @@ pub(super) fn micro_time(s: &mut Str) -> Result<(), DecodeError> {
 }
 
 pub(super) fn quantity(v: &mut Value) -> Result<(), DecodeError> {
+    canonical(v, quantity::canonicalize)
+}
+
+/// A value of a `ResourceList`.
+pub(super) fn amount(v: &mut Value) -> Result<(), DecodeError> {
+    canonical(v, quantity::canonicalize_amount)
+}
+
+fn canonical(v: &mut Value, form: impl Fn(&str) -> Result<String, &'static str>) -> Result<(), DecodeError> {
     // `Quantity.UnmarshalJSON` parses the raw JSON text of any value; only strings and numbers can succeed.
     let canonical = match &*v {
         Value::String(s) if is_plain(s) => return Ok(()),
-        Value::String(s) => quantity::canonicalize(s),
-        other => quantity::canonicalize(&json::to_string(other)),
+        Value::String(s) => form(s),
+        other => form(&json::to_string(other)),
     };
     *v = Value::from(canonical.map_err(|e| DecodeError(e.into()))?);
     Ok(())

@@ -161,7 +161,7 @@ impl Generator {
                 json!("2024-01-02T03:04:05.000006Z"),
                 json!("1969-12-31T23:59:59.999999Z"),
             ]),
-            Ty::Quantity => self.one([json!("100m"), json!("1Gi"), json!("0"), json!("1500u")]),
+            Ty::Quantity => self.one([json!("100m"), json!("1Gi"), json!("0"), json!("1500m")]),
             Ty::IntOrString => self.one([json!(8080), json!("50%"), json!(-1)]),
             Ty::Any(FreeForm::Json) => self.one([json!([1, "x", true]), json!({"b": 1.25}), json!("x"), json!(false)]),
             Ty::Any(_) => json!({"f:a": {".": {}}, "b": 1.25, "apiVersion": "v1", "kind": "X"}),

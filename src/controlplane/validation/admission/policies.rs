@@ -1,7 +1,7 @@
 //! Validation of validating and mutating admission policies and their bindings.
 
 use super::rules::{ALL_OPERATIONS, NOT_DELETE};
-use super::{choice, match_conditions, match_resources, namespace_name, required_subdomain};
+use super::{choice, match_conditions, match_resources, required_subdomain};
 use crate::admission::policy::{compile_errors, mutation_errors};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
@@ -188,12 +188,8 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath) {
                 "requires metadata.name be non-empty",
             ));
         } else {
-            invalid_each(
-                out,
-                &at.child("key"),
-                key,
-                qualified_name(&format!("{}/{key}", v.name())),
-            );
+            let qualified = format!("{}/{key}", v.name());
+            invalid_each(out, &at.child("key"), &*qualified, qualified_name(&qualified));
         }
         match x.str_at(&["valueExpression"]) {
             e if e.trim().is_empty() => out.push(FieldError::required(
@@ -285,10 +281,6 @@ fn param_ref(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
     if !selector.is_null() {
         label_selector(out, selector, &at.child("selector"));
-    }
-    let ns = v.str_at(&["namespace"]);
-    if !ns.is_empty() {
-        namespace_name(out, ns, &at.child("namespace"));
     }
     if v.get("parameterNotFoundAction").is_null() {
         out.push(FieldError::required(&at.child("parameterNotFoundAction"), ""));

@@ -9,7 +9,8 @@ use crate::interrupt::checkpoint;
 pub(super) const ALL_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 pub(super) const NOT_DELETE: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
 
-/// Validates a rule. Unsupported operations are reported at `flat` if given, otherwise at their index.
+/// Validates a rule. Unsupported operations are reported at `flat` if given, unknown ones at their index too; otherwise
+/// only at their index.
 pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath, operations: &[&str], flat: Option<&FieldPath>) {
     checkpoint();
     let list = rule.get("operations");
@@ -26,8 +27,11 @@ pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath, operations
         ));
     }
     for (i, op) in all.into_iter().enumerate().filter(|(_, op)| !operations.contains(op)) {
-        let at = flat.cloned().unwrap_or_else(|| at_operations.index(i));
-        out.push(FieldError::not_supported(&at, op, operations));
+        let own = at_operations.index(i);
+        if flat.is_some() && !ALL_OPERATIONS.contains(&op) {
+            out.push(FieldError::not_supported(&own, op, ALL_OPERATIONS));
+        }
+        out.push(FieldError::not_supported(flat.unwrap_or(&own), op, operations));
     }
     for (key, what) in [("apiGroups", "API groups"), ("apiVersions", "API versions")] {
         let list = rule.get(key);

@@ -127,3 +127,28 @@ proptest! {
         let _ = decode(s.as_bytes());
     }
 }
+
+#[test]
+fn unreadable_bytes_are_refused_in_upstreams_words() {
+    for (bytes, why) in [
+        (&b"a: \xff"[..], "invalid leading UTF-8 octet"),
+        (b"a: \xc3(", "invalid trailing UTF-8 octet"),
+        (b"a: \xe2\x82", "incomplete UTF-8 octet sequence"),
+        (b"a: \xc0\x80", "invalid length of a UTF-8 sequence"),
+        (b"a: \xed\xa0\x80", "invalid Unicode character"),
+        (b"a: \xf4\x90\x80\x80", "invalid Unicode character"),
+        (b"a: \x7f", "control characters are not allowed"),
+        (b"{\"a\": \"\x01\"}", "control characters are not allowed"),
+        ("a: \u{ffff}".as_bytes(), "control characters are not allowed"),
+        (br#"a: "\x""#, "did not find expected hexdecimal number"),
+        (br#"a: "\ud800""#, "found invalid Unicode character escape code"),
+    ] {
+        let error = decode(bytes).unwrap_err().to_string();
+        assert_eq!(error, format!("yaml: {why}"), "{bytes:?}");
+    }
+    let later = decode(b"a:\n  \"\\x\"").unwrap_err().to_string();
+    assert_eq!(later, "yaml: line 2: did not find expected hexdecimal number");
+    for fine in ["a: \u{85}", "a: \"b\u{feff}\"", "a: \"\u{2028}\"", "a: \tb"] {
+        assert!(decode(fine.as_bytes()).is_ok(), "{fine:?}");
+    }
+}

@@ -34,6 +34,11 @@ fn operations_follow_upstreams_dialect() {
             json!([{"op": "test", "path": "/a/none", "value": null}, {"op": "replace", "path": "", "value": {}}]),
             json!({}),
         ),
+        // An absent member of an object reads as null.
+        (
+            json!([{"op": "replace", "path": "/a/none", "value": 1}, {"op": "copy", "from": "/none", "path": "/l"}]),
+            json!({"a": {"b": 1, "none": 1}, "l": null, "x/y": {"~": null}}),
+        ),
         (
             json!([{"op": "test", "path": "/x~1y/~0", "value": null}, {"op": "replace", "path": "/l", "value": 0}]),
             json!({"a": {"b": 1}, "l": 0, "x/y": {"~": null}}),
@@ -43,7 +48,9 @@ fn operations_follow_upstreams_dialect() {
     }
     for op in [
         json!({"op": "remove", "path": "/a/none"}),
-        json!({"op": "replace", "path": "/a/none", "value": 1}),
+        json!({"op": "replace", "path": "/l/3", "value": 1}),
+        json!({"op": "copy", "from": "/l/3", "path": "/a/c"}),
+        json!({"op": "replace", "path": "/none/x", "value": 1}),
         json!({"op": "add", "path": "/none/x", "value": 1}),
         json!({"op": "add", "path": "", "value": {}}),
         json!({"op": "add", "path": "/l/4", "value": 1}),
@@ -103,8 +110,16 @@ fn oversized_and_malformed_patches_are_rejected() {
     );
     assert_eq!(
         JsonPatch::decode(b"{}", false).unwrap_err().message,
-        "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        "json: cannot unmarshal object into Go value of type jsonpatch.Patch"
     );
+    let odd = br#"[{"op":"add","path":1}]"#;
+    assert_eq!(
+        JsonPatch::decode(odd, true).unwrap_err().message,
+        "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.path of type string"
+    );
+    // Without strict validation it is decoded, and does not apply.
+    let patch = JsonPatch::decode(odd, false).unwrap();
+    assert_eq!(patch.apply(json!({})).unwrap_err().code, 422);
     assert_eq!(
         JsonPatch::decode(br#"[{"op":"test","x":1}]"#, true).unwrap().findings,
         [r#"json patch unknown field "[0].x""#]
