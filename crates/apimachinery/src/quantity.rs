@@ -27,7 +27,19 @@ pub enum Format {
 pub struct Quantity {
     nanos: i128,
     format: Format,
+    amount: Option<Amount>,
 }
+
+/// What upstream calculates with while it can (`int64Amount` in `amount.go`): `value × 10^scale`. How a quantity was written
+/// decides the scale: `1000m` is not reduced to `1`.
+#[derive(Clone, Copy, Debug)]
+struct Amount {
+    value: i64,
+    scale: i32,
+}
+
+/// The most digits upstream reads into an [`Amount`].
+const AMOUNT_DIGITS: i32 = 18;
 
 /// Upstream's messages for the three parse errors.
 const BAD_FORM: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -117,11 +129,57 @@ fn divide_up(n: i128, divisor: i128) -> i128 {
     n / divisor + if n % divisor == 0 { 0 } else { n.signum() }
 }
 
+impl Amount {
+    /// The amount of a quantity that upstream reads without arbitrary precision.
+    fn of(parts: &Parts<'_>, exponent: i32, format: Format) -> Option<Self> {
+        let whole = match parts.whole.trim_start_matches('0') {
+            "" => "0",
+            digits => digits,
+        };
+        let (digits, places) = (whole.len() as i32, parts.fraction.len() as i32);
+        let (precision, scale, factor) = match format {
+            Format::BinarySi if places > 0 => return None,
+            // As upstream estimates the digits of the factor.
+            Format::BinarySi => (14 - digits - exponent * 3 / 10, 0, 1i64 << exponent),
+            _ => (AMOUNT_DIGITS - digits - places, exponent.saturating_sub(places), 1),
+        };
+        if precision < 0 || scale < -9 {
+            return None;
+        }
+        let value: i64 = format!("{whole}{}", parts.fraction).parse().ok()?;
+        let value = value.checked_mul(factor)?;
+        Some(Self {
+            value: if parts.negative { -value } else { value },
+            scale,
+        })
+    }
+
+    fn raised(self, by: i32) -> Option<i64> {
+        match self.value {
+            0 => Some(0),
+            value => value.checked_mul(10i64.checked_pow(by.try_into().ok()?)?),
+        }
+    }
+
+    fn plus(self, other: Self) -> Option<Self> {
+        if other.value == 0 || self.value == 0 {
+            return Some(if other.value == 0 { self } else { other });
+        }
+        let scale = self.scale.min(other.scale);
+        let (a, b) = (self.raised(self.scale - scale)?, other.raised(other.scale - scale)?);
+        Some(Self {
+            value: a.checked_add(b)?,
+            scale,
+        })
+    }
+}
+
 impl Quantity {
     /// Zero, in decimal SI format.
     pub const ZERO: Self = Self {
         nanos: 0,
         format: Format::DecimalSi,
+        amount: Some(Amount { value: 0, scale: 0 }),
     };
 
     /// Parses a quantity. Surrounding white space is ignored.
@@ -170,6 +228,7 @@ impl Quantity {
         Ok(Self {
             nanos: if parts.negative { -nanos } else { nanos },
             format,
+            amount: Amount::of(&parts, exponent, format),
         })
     }
 
@@ -178,6 +237,7 @@ impl Quantity {
         Self {
             nanos: value as i128 * NANO,
             format: Format::DecimalSi,
+            amount: Some(Amount { value, scale: 0 }),
         }
     }
 
@@ -186,6 +246,10 @@ impl Quantity {
         Self {
             nanos: millis as i128 * 1_000_000,
             format: Format::DecimalSi,
+            amount: Some(Amount {
+                value: millis,
+                scale: -3,
+            }),
         }
     }
 
@@ -209,6 +273,12 @@ impl Quantity {
         self.nanos % NANO == 0
     }
 
+    /// The value, if upstream's `AsInt64` has it: by how the operands were written, `1000m` and `1.0` are no integers.
+    pub fn as_i64(self) -> Option<i64> {
+        let amount = self.amount?;
+        (amount.scale >= 0).then(|| amount.raised(amount.scale)).flatten()
+    }
+
     /// The sign: -1, 0 or 1.
     pub const fn signum(self) -> i32 {
         self.nanos.signum() as i32
@@ -221,6 +291,7 @@ impl Quantity {
         Self {
             nanos: self.nanos.saturating_add(other.nanos),
             format,
+            amount: self.amount.zip(other.amount).and_then(|(a, b)| a.plus(b)),
         }
     }
 
@@ -231,6 +302,10 @@ impl Quantity {
         Self {
             nanos: self.nanos.saturating_sub(other.nanos),
             format,
+            amount: self.amount.zip(other.amount).and_then(|(a, b)| {
+                let value = b.value.wrapping_neg();
+                a.plus(Amount { value, ..b })
+            }),
         }
     }
 
@@ -410,7 +485,7 @@ mod tests {
 
         #[test]
         fn display_round_trips(nanos in any::<i64>()) {
-            let q = Quantity { nanos: i128::from(nanos), format: Format::DecimalSi };
+            let q = Quantity { nanos: i128::from(nanos), format: Format::DecimalSi, amount: None };
             prop_assert_eq!(Quantity::parse(&q.to_string()).map(|q| q.nanos), Ok(i128::from(nanos)));
         }
 

@@ -160,6 +160,24 @@ pub(super) static NAMESPACE: LazyLock<Schema> = LazyLock::new(|| {
     }
 });
 
+impl Returns {
+    /// The type that was expected instead of this one.
+    fn expected(self, result: &Type) -> Option<&'static str> {
+        let expected = match (self, result) {
+            (Self::Anything, _)
+            | (Self::Bool, Type::Bool)
+            | (Self::String, Type::String)
+            | (Self::StringOrNull, Type::String | Type::Null) => return None,
+            (Self::Bool, _) => "bool",
+            (Self::String, _) => "string",
+            (Self::StringOrNull, _) => "one of [string null_type]",
+            (Self::Configuration, _) => "Object",
+            (Self::Patch, _) => "list(JSONPatch)",
+        };
+        (result.full_name() != expected).then_some(expected)
+    }
+}
+
 impl Expression {
     #[cfg(test)]
     pub(in crate::admission) fn shares_program(&self, other: &Self) -> bool {
@@ -228,26 +246,16 @@ impl Compiler {
 
     fn program(&self, text: &str, returns: Returns) -> Compiled {
         let compiled = self.environment.compile(text);
-        let program = compiled.map_err(|issues| match issues.is_of_constants() {
-            true => format!("program instantiation failed: {issues}"),
-            false => format!("compilation failed: {issues}"),
-        })?;
-        let expected = match (returns, program.result_type()) {
-            (Returns::Anything, _)
-            | (Returns::Bool, Type::Bool)
-            | (Returns::String, Type::String)
-            | (Returns::StringOrNull, Type::String | Type::Null) => return Ok(program),
-            (Returns::Bool, _) => "bool",
-            (Returns::String, _) => "string",
-            (Returns::StringOrNull, _) => "one of [string null_type]",
-            (Returns::Configuration, _) => "Object",
-            (Returns::Patch, _) => "list(JSONPatch)",
+        // Upstream checks the type before it evaluates constants.
+        let result = match &compiled {
+            Ok(program) => program.result_type(),
+            Err(issues) => issues.result_type().ok_or_else(|| format!("compilation failed: {issues}"))?,
         };
-        let got = program.result_type().full_name();
-        match got == expected {
-            true => Ok(program),
-            false => Err(format!("must evaluate to {expected} but got {got}")),
+        if let Some(expected) = returns.expected(result) {
+            let got = result.full_name();
+            return Err(format!("must evaluate to {expected} but got {got}"));
         }
+        compiled.map_err(|issues| format!("program instantiation failed: {issues}"))
     }
 }
 
