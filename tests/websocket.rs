@@ -281,9 +281,7 @@ fn port_forwarding_is_tunnelled() {
     let (mut socket, _) = open(&g, &path, &[(PROTOCOL, TUNNEL)]).expect("an upgrade");
     let huge = tungstenite::protocol::frame::FrameHeader {
         is_final: true,
-        opcode: tungstenite::protocol::frame::coding::OpCode::Data(
-            tungstenite::protocol::frame::coding::Data::Binary,
-        ),
+        opcode: tungstenite::protocol::frame::coding::OpCode::Data(tungstenite::protocol::frame::coding::Data::Binary),
         mask: Some([0; 4]),
         ..Default::default()
     };

@@ -87,6 +87,17 @@ pub struct Program {
     estimate: u64,
 }
 
+/// Why an expression cannot be used for something, in the order in which Kubernetes finds out.
+#[derive(Debug)]
+pub enum Unusable {
+    /// It does not compile.
+    Compilation(Issues),
+    /// It has another type.
+    Type(Type),
+    /// Its constants cannot be computed ([`Issues::is_of_constants`]).
+    Instantiation(Issues),
+}
+
 /// Where an evaluation finds its variables.
 pub trait Activation<'a> {
     /// The value of a declared variable; asked each time the expression reads it. `None` is an error of the expression.
@@ -185,6 +196,23 @@ impl Environment {
             "JSONPatch" => Some(library::patch::TYPE.clone()),
             "Object" => Some(Arc::new(ObjectType::open(name))),
             _ => name.starts_with("Object.").then(|| Arc::new(ObjectType::open(name))),
+        }
+    }
+
+    /// Compiles an expression that must have a certain type.
+    ///
+    /// # Errors
+    /// See [`Unusable`].
+    pub fn compile_typed(&self, source: &str, accepts: impl FnOnce(&Type) -> bool) -> Result<Program, Unusable> {
+        let compiled = self.compile(source);
+        let result = match &compiled {
+            Ok(program) => Some(program.result_type()),
+            Err(issues) => issues.result_type(),
+        };
+        match result {
+            Some(of) if !accepts(of) => Err(Unusable::Type(of.clone())),
+            Some(_) => compiled.map_err(Unusable::Instantiation),
+            None => compiled.map_err(Unusable::Compilation),
         }
     }
 

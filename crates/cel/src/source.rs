@@ -55,7 +55,7 @@ impl Issues {
     }
 
     /// The type of an expression that is well-typed.
-    pub fn result_type(&self) -> Option<&Type> {
+    pub(crate) fn result_type(&self) -> Option<&Type> {
         self.of_constants.as_ref()
     }
 

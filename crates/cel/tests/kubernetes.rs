@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use torana_apimachinery::{Value, json};
 use torana_cel::{
-    Activation, Authorizer, Check, Decision, Environment, Fail, Field, ListType, ObjectType, Out, Schema, Type, Val,
-    Variable, escape,
+    Activation, Authorizer, Check, Decision, Environment, Fail, Field, ListType, ObjectType, Out, Schema, Type, Unusable,
+    Val, Variable, escape,
 };
 
 fn field(name: &str, schema: Schema) -> Field {
@@ -355,4 +355,13 @@ fn hostile_expressions_end_within_their_memory() {
     let text = shown(&format!("'%s'.format([{shared}])"));
     assert_eq!(text, "error: error during formatting: the value is too large");
     assert_eq!(shown(&shared), "the value is too large");
+}
+
+#[test]
+fn the_type_is_checked_before_constants() {
+    let bool_of = |source: &str| environment().compile_typed(source, |of| *of == Type::Bool);
+    assert!(bool_of("1 == 1").is_ok());
+    assert!(matches!(bool_of("nope"), Err(Unusable::Compilation(_))));
+    assert!(matches!(bool_of("int('x')"), Err(Unusable::Type(Type::Int))));
+    assert!(matches!(bool_of("int('x') == 1"), Err(Unusable::Instantiation(_))));
 }

@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
-use torana_cel::{Environment, Program, Schema, Type};
+use torana_cel::{Environment, Program, Schema, Type, Unusable};
 
 use crate::sync::Mutex;
 
@@ -161,20 +161,26 @@ pub(super) static NAMESPACE: LazyLock<Schema> = LazyLock::new(|| {
 });
 
 impl Returns {
-    /// The type that was expected instead of this one.
-    fn expected(self, result: &Type) -> Option<&'static str> {
-        let expected = match (self, result) {
-            (Self::Anything, _)
-            | (Self::Bool, Type::Bool)
-            | (Self::String, Type::String)
-            | (Self::StringOrNull, Type::String | Type::Null) => return None,
-            (Self::Bool, _) => "bool",
-            (Self::String, _) => "string",
-            (Self::StringOrNull, _) => "one of [string null_type]",
-            (Self::Configuration, _) => "Object",
-            (Self::Patch, _) => "list(JSONPatch)",
-        };
-        (result.full_name() != expected).then_some(expected)
+    fn accepts(self, of: &Type) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Bool => *of == Type::Bool,
+            Self::String => *of == Type::String,
+            Self::StringOrNull => matches!(of, Type::String | Type::Null),
+            Self::Configuration | Self::Patch => of.full_name() == self.text(),
+        }
+    }
+
+    /// As errors name it.
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Anything => "any",
+            Self::Bool => "bool",
+            Self::String => "string",
+            Self::StringOrNull => "one of [string null_type]",
+            Self::Configuration => "Object",
+            Self::Patch => "list(JSONPatch)",
+        }
     }
 }
 
@@ -245,17 +251,12 @@ impl Compiler {
     }
 
     fn program(&self, text: &str, returns: Returns) -> Compiled {
-        let compiled = self.environment.compile(text);
-        // Upstream checks the type before it evaluates constants.
-        let result = match &compiled {
-            Ok(program) => program.result_type(),
-            Err(issues) => issues.result_type().ok_or_else(|| format!("compilation failed: {issues}"))?,
-        };
-        if let Some(expected) = returns.expected(result) {
-            let got = result.full_name();
-            return Err(format!("must evaluate to {expected} but got {got}"));
-        }
-        compiled.map_err(|issues| format!("program instantiation failed: {issues}"))
+        let compiled = self.environment.compile_typed(text, |of| returns.accepts(of));
+        compiled.map_err(|why| match why {
+            Unusable::Compilation(issues) => format!("compilation failed: {issues}"),
+            Unusable::Type(of) => format!("must evaluate to {} but got {}", returns.text(), of.full_name()),
+            Unusable::Instantiation(issues) => format!("program instantiation failed: {issues}"),
+        })
     }
 }
 

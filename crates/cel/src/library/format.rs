@@ -96,7 +96,9 @@ fn is_base64(s: &str) -> bool {
     !s.is_empty()
         && s.len().is_multiple_of(4)
         && padding <= 2
-        && digits.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/'))
+        && digits
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/'))
 }
 
 fn unless(valid: bool, message: &str) -> Vec<String> {

@@ -76,7 +76,9 @@ fn sign<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 /// The quantity as an integer, if upstream has it as one.
 fn integer(args: &[Val<'_>]) -> Result<Option<i64>, crate::value::Fail> {
-    let [Val::Quantity(q, _)] = args else { return no_overload() };
+    let [Val::Quantity(q, _)] = args else {
+        return no_overload();
+    };
     Ok(q.as_i64())
 }
 

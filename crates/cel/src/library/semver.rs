@@ -41,8 +41,13 @@ fn number(s: &str, what: &str) -> Result<u64, String> {
             capital(what)
         ));
     }
-    let why = if s.is_empty() { "invalid syntax" } else { "value out of range" };
-    s.parse().map_err(|_| format!("strconv.ParseUint: parsing {s:?}: {why}"))
+    let why = if s.is_empty() {
+        "invalid syntax"
+    } else {
+        "value out of range"
+    };
+    s.parse()
+        .map_err(|_| format!("strconv.ParseUint: parsing {s:?}: {why}"))
 }
 
 fn capital(word: &str) -> String {

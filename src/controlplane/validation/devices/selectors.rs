@@ -6,7 +6,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::interrupt::checkpoint;
 use std::sync::{Arc, LazyLock};
-use torana_cel::{Environment, Schema, Type};
+use torana_cel::{Environment, Schema, Type, Unusable};
 
 const MAX_SELECTORS: usize = 32;
 const MAX_EXPRESSION_LENGTH: usize = 10 * 1024;
@@ -64,30 +64,22 @@ fn expression(out: &mut ErrorList, text: &str, at: &FieldPath) {
         out.push(FieldError::too_long(at, MAX_EXPRESSION_LENGTH as i64));
         return;
     }
-    let compiled = ENVIRONMENT.compile(text);
-    let result = match &compiled {
-        Ok(program) => Some(program.result_type()),
-        Err(issues) => issues.result_type(),
-    };
     // An attribute may be a bool.
-    if let Some(other) = result.filter(|of| !matches!(of, Type::Bool | Type::Any)) {
-        let why = format!("must evaluate to bool or the unknown type, not {}", other.full_name());
-        out.push(FieldError::invalid(at, text, why));
-        return;
-    }
-    match compiled {
+    let error = match ENVIRONMENT.compile_typed(text, |of| matches!(of, Type::Bool | Type::Any)) {
         Ok(program) if program.estimated_cost() > MAX_COST => {
-            out.push(FieldError::forbidden(at, "too complex, exceeds cost limit"));
+            FieldError::forbidden(at, "too complex, exceeds cost limit")
         }
-        Ok(_) => {}
-        Err(issues) if issues.is_of_constants() => {
-            out.push(FieldError::internal(
-                at,
-                format!("program instantiation failed: {issues}"),
-            ));
+        Ok(_) => return,
+        Err(Unusable::Compilation(issues)) => FieldError::invalid(at, text, format!("compilation failed: {issues}")),
+        Err(Unusable::Type(of)) => {
+            let why = format!("must evaluate to bool or the unknown type, not {}", of.full_name());
+            FieldError::invalid(at, text, why)
         }
-        Err(issues) => out.push(FieldError::invalid(at, text, format!("compilation failed: {issues}"))),
-    }
+        Err(Unusable::Instantiation(issues)) => {
+            FieldError::internal(at, format!("program instantiation failed: {issues}"))
+        }
+    };
+    out.push(error);
 }
 
 #[cfg(test)]
