@@ -335,7 +335,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             Err(Fail::Error(why)) => {
                 self.charge(call.cost.after(&Val::Null))?;
                 error(match &*why {
-                    NO_OVERLOAD => library::no_overload_text(call.function.name, args).into(),
+                    NO_OVERLOAD => library::no_overload_text(call.function.name, args),
                     _ => why,
                 })
             }

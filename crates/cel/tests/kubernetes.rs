@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use torana_apimachinery::{Value, json};
 use torana_cel::{
-    Activation, Authorizer, Check, Decision, Environment, Fail, Field, ListType, ObjectType, Out, Schema, Type, Unusable,
-    Val, Variable, escape,
+    Activation, Authorizer, Check, Decision, Environment, Fail, Field, ListType, ObjectType, Out, Schema, Type,
+    Unusable, Val, Variable, escape,
 };
 
 fn field(name: &str, schema: Schema) -> Field {

@@ -81,7 +81,8 @@ pub(crate) fn port_forward(mut io: Tls, protocol: &str) -> std::io::Result<()> {
         let frame = read(&mut io)?;
         match frame.head & 0x8000_ffff {
             0x8000_0001 => {
-                headers.extend_from_slice(&[0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0]);
+                // The empty block at the end tells readers that nothing of the first is missing.
+                headers.extend_from_slice(&[0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
                 let reply = [&frame.payload[..4], &headers].concat();
                 write(&mut io, control(2), 0, &reply)?;
                 headers.clear();
