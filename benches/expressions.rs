@@ -13,22 +13,12 @@ use torana::testing::schema::StructuralSchema;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const RULES: [&str; 10] = [
-    "self.minReplicas <= self.replicas && self.replicas <= self.maxReplicas",
-    "self.name.startsWith('web') && self.name.size() < 64",
-    "self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-    "has(self.labels) && self.labels.all(k, k.size() <= 63)",
-    "self.containers.all(c, c.image.contains(':') && !c.image.endsWith(':latest'))",
-    "self.containers.exists(c, c.name == 'main')",
-    "self.mode in ['Always', 'Never', 'OnFailure']",
-    "self.mode != 'Never' || self.replicas == 0",
-    "self.containers.filter(c, c.privileged).size() == 0",
-    "self.replicas == self.containers.map(c, c.weight).sum()",
-];
+/// Ten typical rules, one a line.
+const RULES: &str = include_str!("../crates/cel/benches/rules.txt");
 
 /// A schema with the keywords that definitions have, and the rules on `spec`.
 fn schema() -> StructuralSchema {
-    let rules: Vec<Value> = RULES.iter().map(|r| json!({"rule": *r})).collect();
+    let rules: Vec<Value> = RULES.lines().map(|r| json!({"rule": (r)})).collect();
     let mut schema = json!({"type": "object", "properties": {"spec": {
         "type": "object", "required": ["name", "mode", "replicas", "containers"],
         "properties": {

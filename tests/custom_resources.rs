@@ -216,3 +216,57 @@ fn the_example_is_served_in_both_versions() {
     let refused = g.kubectl_fails(&["patch", "website", "shop", "--type=merge", "-p", bare], None);
     assert!(refused.contains("a site with TLS names the secret"), "{refused}");
 }
+
+/// A definition with two versions that have the same schema, of this many bytes.
+fn large_definition(plural: &str, schema: usize) -> String {
+    let member = |i: usize| {
+        format!(
+            r#""p{i:05}":{{"type":"string","description":"{}"}}"#,
+            "what it is for ".repeat(12)
+        )
+    };
+    let members: Vec<String> = (0..schema / member(0).len()).map(member).collect();
+    let version = |name: &str, storage: bool| {
+        format!(
+            r#"{{"name":"{name}","served":true,"storage":{storage},"schema":{{"openAPIV3Schema":{{"type":"object","properties":{{"spec":{{"type":"object","properties":{{{}}}}}}}}}}}}}"#,
+            members.join(",")
+        )
+    };
+    format!(
+        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"{plural}.example.com"}},"spec":{{"group":"example.com","scope":"Cluster","names":{{"plural":"{plural}","kind":"{plural}"}},"versions":[{},{}]}}}}"#,
+        version("v1", false),
+        version("v2", true)
+    )
+}
+
+/// It is one object: its versions share the limit of etcd's requests, also where they are alike.
+#[test]
+fn large_definitions_are_stored_up_to_the_limit_of_objects() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let g = Gateway::start(dir.path());
+    let create = |path: &str, text: &str| {
+        let file = dir.path().join("body.json");
+        std::fs::write(&file, text).expect("it can be written");
+        let data = format!("@{}", file.display());
+        let json = "Content-Type: application/json";
+        // Over HTTP/2, curl loses an answer that comes before it has sent its body.
+        g.curl(&["--http1.1", "-X", "POST", "-H", json, "--data-binary", &data, path])
+    };
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    create(definitions, &large_definition("fits", 720_000)).expect("it is created");
+    let established = "--for=condition=Established";
+    g.kubectl(&["wait", established, "--timeout=30s", "crd/fits.example.com"]);
+    let object =
+        r#"{"apiVersion":"example.com/v1","kind":"fits","metadata":{"name":"o"},"spec":{"p00000":"x","unknown":"x"}}"#;
+    create("/apis/example.com/v1/fits", object).expect("it is created");
+    let read = g.curl(&["/apis/example.com/v2/fits/o"]).expect("it is there");
+    assert!(read.contains(r#""spec":{"p00000":"x"}"#), "{read}");
+
+    for (schema, refusal) in [
+        (900_000, "etcdserver: request is too large"),
+        (1_600_000, "Request entity too large: limit is 3145728"),
+    ] {
+        let refused = create(definitions, &large_definition("larges", schema)).expect_err("it is too large");
+        assert!(refused.contains(refusal), "{refused}");
+    }
+}

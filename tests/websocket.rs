@@ -228,14 +228,36 @@ fn other_protocols_and_declaring_nodes_get_the_kubelets_own_websocket() {
     assert!(said("v5.channel.k8s.io").contains(&asked));
 }
 
+const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
+
+/// Creates a running pod whose name tells the kubelet how to answer, and returns the path of its port forwarding.
+fn forwarded(g: &Gateway, name: &str) -> String {
+    let pod = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  nodeName: worker\n  \
+         automountServiceAccountToken: false\n  containers: [{{name: main, image: a}}]\n"
+    );
+    g.kubectl_in(&["create", "-f", "-"], Some(&pod));
+    let running = r#"{"status":{"phase":"Running"}}"#;
+    g.kubectl(&[
+        "patch",
+        "pod",
+        name,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        running,
+    ]);
+    format!("/api/v1/namespaces/default/pods/{name}/portforward")
+}
+
 #[test]
 fn port_forwarding_is_tunnelled() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (g, _kubelet) = with_kubelet(dir.path());
-    let tunnel = "SPDY/3.1+portforward.k8s.io";
-    let (mut socket, response) = open(&g, &format!("{POD}/portforward"), &[(PROTOCOL, tunnel)]).expect("an upgrade");
+    let path = format!("{POD}/portforward");
+    let (mut socket, response) = open(&g, &path, &[(PROTOCOL, TUNNEL)]).expect("an upgrade");
     assert_eq!(response.status(), 101);
-    assert_eq!(response.headers()[PROTOCOL], tunnel);
+    assert_eq!(response.headers()[PROTOCOL], TUNNEL);
     let bytes = vec![7u8; 200_000];
     socket
         .send(Message::Binary(bytes.clone().into()))
@@ -247,5 +269,91 @@ fn port_forwarding_is_tunnelled() {
     assert_eq!(echoed, bytes);
     // Text is a violation of the protocol, which ends the tunnel.
     socket.send(Message::text("no")).expect("the gateway reads");
-    assert!(matches!(socket.read(), Ok(Message::Close(_)) | Err(_)));
+    assert_eq!(messages(&mut socket), []);
+
+    // A client that closes gets its close frame back.
+    let (mut socket, _) = open(&g, &path, &[(PROTOCOL, TUNNEL)]).expect("an upgrade");
+    socket.close(None).expect("the gateway reads");
+    assert!(matches!(socket.read(), Ok(Message::Close(_))));
+    assert!(socket.read().is_err());
+
+    // A message is limited, whether it comes in one frame or in many.
+    let (mut socket, _) = open(&g, &path, &[(PROTOCOL, TUNNEL)]).expect("an upgrade");
+    let huge = tungstenite::protocol::frame::FrameHeader {
+        is_final: true,
+        opcode: tungstenite::protocol::frame::coding::OpCode::Data(tungstenite::protocol::frame::coding::Data::Binary),
+        mask: Some([0; 4]),
+        ..Default::default()
+    };
+    let mut head = Vec::new();
+    huge.format(1 << 40, &mut head).expect("a header");
+    let io = socket.get_mut();
+    std::io::Write::write_all(io, &head).expect("the gateway reads");
+    std::io::Write::flush(io).expect("the gateway reads");
+    assert_eq!(messages(&mut socket), []);
+}
+
+#[test]
+fn port_forwarding_ends_as_the_kubelet_does() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (g, _kubelet) = with_kubelet(dir.path());
+    let tunnel = [(PROTOCOL, TUNNEL)];
+    // The kubelet's refusal is passed on, and an answer that does not switch to SPDY is an error.
+    assert_eq!(refused(&g, &forwarded(&g, "refusing"), &tunnel), 403);
+    assert_eq!(refused(&g, &forwarded(&g, "plain"), &tunnel), 500);
+    // Its last bytes arrive before the close frame.
+    let (mut socket, _) = open(&g, &forwarded(&g, "leaving"), &tunnel).expect("an upgrade");
+    socket.send(binary(1, "last")).expect("the gateway reads");
+    assert_eq!(messages(&mut socket), [binary(1, "last")]);
+
+    let path = format!("{POD}/portforward");
+    // Without a tunnel among the subprotocols the request goes to the kubelet, which answers 200 here instead of switching.
+    for other in ["v4.channel.k8s.io", "SPDY/3.1+other", "SPDY/3.1+"] {
+        assert_eq!(refused(&g, &path, &[(PROTOCOL, other)]), 500, "{other}");
+    }
+    let nobody = r#"{"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":1}}}}"#;
+    kubelet::patch_status(&g, nobody);
+    assert_eq!(refused(&g, &path, &tunnel), 500);
+}
+
+/// kubectl speaks WebSocket since v1.31, and SPDY before.
+#[test]
+fn kubectl_forwards_ports() {
+    use std::io::{BufRead as _, Read as _, Write as _};
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (g, _kubelet) = with_kubelet(dir.path());
+    forwarded(&g, "streams");
+    let mut kubectl = std::process::Command::new("kubectl")
+        .arg("--kubeconfig")
+        .arg(g.kubeconfig())
+        .args(["port-forward", "pod/streams", ":80"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("kubectl");
+    // Kept open: kubectl tells of each connection.
+    let mut stdout = std::io::BufReader::new(kubectl.stdout.take().expect("piped"));
+    let port = stdout.by_ref().lines().map_while(Result::ok).find_map(|line| {
+        let address = line.strip_prefix("Forwarding from 127.0.0.1:")?;
+        address.split(' ').next()?.parse::<u16>().ok()
+    });
+    let port = port.expect("kubectl listens");
+    let text = "x".repeat(300_000);
+    // Connections side by side, each with streams of its own.
+    let connections: Vec<_> = (0..3)
+        .map(|_| TcpStream::connect(("127.0.0.1", port)).expect("kubectl listens"))
+        .collect();
+    for mut connection in connections {
+        let mut writer = connection.try_clone().expect("a descriptor");
+        let sent = text.clone();
+        let writing = std::thread::spawn(move || {
+            writer.write_all(sent.as_bytes()).expect("kubectl reads");
+            writer.shutdown(std::net::Shutdown::Write).expect("a connection");
+        });
+        let mut echoed = String::new();
+        connection.read_to_string(&mut echoed).expect("an echo");
+        writing.join().expect("it is written");
+        assert!(echoed == text, "{} bytes came back", echoed.len());
+    }
+    kubectl.kill().expect("it runs");
+    kubectl.wait().expect("it ends");
 }

@@ -8,7 +8,7 @@ use crate::json;
 use crate::tasks::compute;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use torana_cel::{Budget, Environment, Exceeded, Program, Schema, Type, Val, Variable};
+use torana_cel::{Budget, Environment, Exceeded, Program, Schema, Type, Unusable, Val, Variable};
 
 const MAX_CONDITIONS: usize = 64;
 /// About what an evaluation allocates: its cost bounds the sizes of what it makes.
@@ -188,13 +188,12 @@ impl MatchConditions {
 }
 
 fn compile(environment: &Environment, text: &str) -> Result<Program, String> {
-    let program = environment
-        .compile(text)
-        .map_err(|issues| format!("compilation failed: {issues}"))?;
-    match program.result_type() {
-        Type::Bool => Ok(program),
-        got => Err(format!("must evaluate to bool but got {got}")),
-    }
+    let compiled = environment.compile_typed(text, |of| *of == Type::Bool);
+    compiled.map_err(|why| match why {
+        Unusable::Compilation(issues) => format!("compilation failed: {issues}"),
+        Unusable::Type(of) => format!("must evaluate to bool but got {}", of.full_name()),
+        Unusable::Instantiation(issues) => format!("program instantiation failed: {issues}"),
+    })
 }
 
 #[cfg(test)]

@@ -158,7 +158,8 @@ impl Sender {
 }
 
 impl Receiver {
-    /// The client's next message; `None` once it has closed the connection or violated the protocol.
+    /// The client's next message; `None` once it has closed the connection, and got its close frame back, or violated
+    /// the protocol.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -167,7 +168,12 @@ impl Receiver {
             match self.0.next().await? {
                 Ok(tungstenite::Message::Binary(bytes)) => return Some(Message::Binary(bytes)),
                 Ok(tungstenite::Message::Text(text)) => return Some(Message::Text(text.into())),
-                Ok(tungstenite::Message::Close(_)) | Err(_) => return None,
+                Ok(tungstenite::Message::Close(_)) => {
+                    // The library has the answer ready, and sends it when it is read from again.
+                    let _ = timeout(CLOSE_LIMIT, self.0.next()).await;
+                    return None;
+                }
+                Err(_) => return None,
                 // Pings are answered by the library.
                 Ok(_) => {}
             }

@@ -146,8 +146,16 @@ fn serve(mut io: Tls) -> std::io::Result<()> {
     if target.starts_with("/exec/") && is_spdy {
         return spdy::exec(io, &target, &protocol);
     }
-    if target.starts_with("/portForward/") && is_spdy {
-        return spdy::port_forward(io, &protocol);
+    if let Some(pod) = target.strip_prefix("/portForward/default/")
+        && is_spdy
+    {
+        return match pod {
+            "streams" => spdy::port_forward(io, &protocol),
+            "refusing" => answer(&mut io, "403 Forbidden", "no ports today"),
+            "plain" => spdy::switch_to(&mut io, "other", &protocol),
+            "leaving" => spdy::echo(io, &protocol, 5),
+            _ => spdy::echo(io, &protocol, usize::MAX),
+        };
     }
     if target.contains("/broken") {
         return answer(&mut io, "500 Internal Server Error", "the runtime is down");

@@ -31,6 +31,7 @@ pub struct Quantity {
     /// What [`Quantity::value`] and [`Quantity::milli_value`] return.
     units: i64,
     millis: i64,
+    amount: Option<Amount>,
 }
 
 /// Most digits of a decimal quantity in units of 10⁻⁹. Upstream has no limit, and a few bytes of exponent keep it busy
@@ -38,6 +39,14 @@ pub struct Quantity {
 const MAX_DIGITS: usize = 4096;
 /// Most digits before and after the point for which upstream uses 64-bit arithmetic.
 const SMALL_DIGITS: usize = 18;
+
+/// What upstream calculates with while it can (`int64Amount` in `amount.go`): `value × 10^scale`. How a quantity was written
+/// decides the scale: `1000m` is not reduced to `1`.
+#[derive(Clone, Copy, Debug)]
+struct Amount {
+    value: i64,
+    scale: i32,
+}
 
 /// Upstream's messages for the three parse errors.
 const BAD_FORM: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -163,6 +172,27 @@ const fn divide_up(n: i128, divisor: i128) -> i128 {
     n / divisor + if n % divisor == 0 { 0 } else { n.signum() }
 }
 
+impl Amount {
+    fn raised(self, by: i32) -> Option<i64> {
+        match self.value {
+            0 => Some(0),
+            value => value.checked_mul(10i64.checked_pow(by.try_into().ok()?)?),
+        }
+    }
+
+    fn plus(self, other: Self) -> Option<Self> {
+        if other.value == 0 || self.value == 0 {
+            return Some(if other.value == 0 { self } else { other });
+        }
+        let scale = self.scale.min(other.scale);
+        let (a, b) = (self.raised(self.scale - scale)?, other.raised(other.scale - scale)?);
+        Some(Self {
+            value: a.checked_add(b)?,
+            scale,
+        })
+    }
+}
+
 impl Quantity {
     /// Zero, in decimal SI format.
     pub const ZERO: Self = Self::from_i64(0);
@@ -174,7 +204,7 @@ impl Quantity {
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let parts = split(text.trim())?;
         let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
-        if let Some((value, scale)) = small(&parts, base, exponent) {
+        if let Some(amount @ Amount { value, scale }) = small(&parts, base, exponent) {
             let at = |unit: i32| scaled(value, scale.saturating_sub(unit));
             let power = 10i128.checked_pow(scale.saturating_add(9).unsigned_abs());
             let nanos = power.and_then(|power| i128::from(value).checked_mul(power));
@@ -184,6 +214,7 @@ impl Quantity {
                 format,
                 units: at(0),
                 millis: at(-3),
+                amount: Some(amount),
             });
         }
         if !parts.has_digits {
@@ -206,26 +237,36 @@ impl Quantity {
             format,
             units: rounded(9),
             millis: rounded(6),
+            amount: None,
         })
     }
 
-    const fn of(nanos: i128, format: Format) -> Self {
+    const fn of(nanos: i128, format: Format, amount: Option<Amount>) -> Self {
         Self {
             nanos,
             format,
             units: narrow(divide_up(nanos, NANO)),
             millis: narrow(divide_up(nanos, 1_000_000)),
+            amount,
         }
     }
 
     /// A whole number of units.
     pub const fn from_i64(value: i64) -> Self {
-        Self::of(value as i128 * NANO, Format::DecimalSi)
+        Self::of(
+            value as i128 * NANO,
+            Format::DecimalSi,
+            Some(Amount { value, scale: 0 }),
+        )
     }
 
     /// A number of thousandths (milli-units).
     pub const fn from_millis(millis: i64) -> Self {
-        Self::of(millis as i128 * 1_000_000, Format::DecimalSi)
+        let amount = Amount {
+            value: millis,
+            scale: -3,
+        };
+        Self::of(millis as i128 * 1_000_000, Format::DecimalSi, Some(amount))
     }
 
     /// The value in units of 10⁻⁹.
@@ -249,6 +290,12 @@ impl Quantity {
         self.nanos % NANO == 0
     }
 
+    /// The value, if upstream's `AsInt64` has it: by how the operands were written, `1000m` and `1.0` are no integers.
+    pub fn as_i64(self) -> Option<i64> {
+        let amount = self.amount?;
+        (amount.scale >= 0).then(|| amount.raised(amount.scale)).flatten()
+    }
+
     /// The sign: -1, 0 or 1.
     pub const fn signum(self) -> i32 {
         self.nanos.signum() as i32
@@ -258,14 +305,19 @@ impl Quantity {
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let format = if self.nanos == 0 { other.format } else { self.format };
-        Self::of(self.nanos.saturating_add(other.nanos), format)
+        let amount = self.amount.zip(other.amount).and_then(|(a, b)| a.plus(b));
+        Self::of(self.nanos.saturating_add(other.nanos), format, amount)
     }
 
     /// The saturating difference, in the format of the first non-zero operand.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         let format = if self.nanos == 0 { other.format } else { self.format };
-        Self::of(self.nanos.saturating_sub(other.nanos), format)
+        let amount = self.amount.zip(other.amount).and_then(|(a, b)| {
+            let value = b.value.wrapping_neg();
+            a.plus(Amount { value, ..b })
+        });
+        Self::of(self.nanos.saturating_sub(other.nanos), format, amount)
     }
 
     /// The format the quantity was written in.
@@ -294,9 +346,12 @@ fn scaled(value: i64, scale: i32) -> i64 {
     result.and_then(|n| i64::try_from(n).ok()).unwrap_or(0)
 }
 
-/// Value and decimal scale of a number that upstream keeps in 64 bits.
-fn small(parts: &Parts<'_>, base: u8, exponent: i32) -> Option<(i64, i32)> {
-    let whole = if parts.whole.is_empty() { "0" } else { parts.whole };
+/// The amount of a quantity that upstream reads without arbitrary precision.
+fn small(parts: &Parts<'_>, base: u8, exponent: i32) -> Option<Amount> {
+    let whole = match parts.whole.trim_start_matches('0') {
+        "" => "0",
+        digits => digits,
+    };
     let places = i32::try_from(parts.fraction.len()).ok()?;
     let length = whole.len() + parts.fraction.len();
     let number = || format!("{whole}{}", parts.fraction).parse::<i64>().ok();
@@ -317,7 +372,10 @@ fn small(parts: &Parts<'_>, base: u8, exponent: i32) -> Option<(i64, i32)> {
             (value, 0)
         }
     };
-    Some((if parts.negative { -value } else { value }, scale))
+    Some(Amount {
+        value: if parts.negative { -value } else { value },
+        scale,
+    })
 }
 
 /// A number with a binary suffix in units of 10⁻⁹, rounded up and capped.
@@ -369,12 +427,12 @@ fn canonical(text: &str, finest: i32) -> Result<String, &'static str> {
     let parts = split(trimmed)?;
     let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
     let small = small(&parts, base, exponent);
-    if echoes(trimmed, quantity) && small.is_none_or(|(_, scale)| scale >= finest) {
+    if echoes(trimmed, quantity) && small.is_none_or(|amount| amount.scale >= finest) {
         return Ok(trimmed.to_owned());
     }
     if base == 10 && quantity.nanos.unsigned_abs() >= i128::MAX.unsigned_abs() {
         let (digits, unit) = match small {
-            Some((value, scale)) => {
+            Some(Amount { value, scale }) => {
                 let zeros = scale.rem_euclid(3);
                 let digits = format!("{}{}", value.unsigned_abs(), &"00"[..zeros.unsigned_abs() as usize]);
                 (digits.into_bytes(), scale - zeros)
@@ -384,7 +442,8 @@ fn canonical(text: &str, finest: i32) -> Result<String, &'static str> {
         return Ok(wide_text(&digits, unit, format, parts.negative));
     }
     let unit = 10i128.pow((finest + 9).unsigned_abs());
-    Ok(Quantity::of(divide_up(quantity.nanos, unit).saturating_mul(unit), quantity.format).to_string())
+    let rounded = divide_up(quantity.nanos, unit).saturating_mul(unit);
+    Ok(Quantity::of(rounded, quantity.format, None).to_string())
 }
 
 /// The canonical form of a number of more than 128 bits, given in units of 10^`finest`.
@@ -612,7 +671,7 @@ mod tests {
 
         #[test]
         fn display_round_trips(nanos in any::<i64>()) {
-            let q = Quantity::of(nanos.into(), Format::DecimalSi);
+            let q = Quantity::of(nanos.into(), Format::DecimalSi, None);
             prop_assert_eq!(Quantity::parse(&q.to_string()).map(|q| q.nanos), Ok(i128::from(nanos)));
         }
 

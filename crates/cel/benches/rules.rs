@@ -7,18 +7,8 @@ use std::time::{Duration, Instant};
 use torana_apimachinery::{Value, json};
 use torana_cel::{Environment, Field, ObjectType, Program, Schema, Type, Val, Variable};
 
-const RULES: [&str; 10] = [
-    "self.minReplicas <= self.replicas && self.replicas <= self.maxReplicas",
-    "self.name.startsWith('web') && self.name.size() < 64",
-    "self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-    "has(self.labels) && self.labels.all(k, k.size() <= 63)",
-    "self.containers.all(c, c.image.contains(':') && !c.image.endsWith(':latest'))",
-    "self.containers.exists(c, c.name == 'main')",
-    "self.mode in ['Always', 'Never', 'OnFailure']",
-    "self.mode != 'Never' || self.replicas == 0",
-    "self.containers.filter(c, c.privileged).size() == 0",
-    "self.replicas == self.containers.map(c, c.weight).sum()",
-];
+/// Ten typical rules, one a line.
+const RULES: &str = include_str!("rules.txt");
 
 fn field(name: &str, schema: Schema) -> Field {
     Field {
@@ -98,7 +88,7 @@ fn best(mut work: impl FnMut()) -> Duration {
 fn main() {
     let mut env = Environment::default();
     env.declare("self", schema());
-    let programs: Vec<Program> = RULES.iter().map(|r| env.compile(r).expect("well typed")).collect();
+    let programs: Vec<Program> = RULES.lines().map(|r| env.compile(r).expect("well typed")).collect();
     let tree = object();
     let of = env.variable("self").expect("declared");
     let run = |program: &Program| {
@@ -106,11 +96,12 @@ fn main() {
         let outcome = program.evaluate(&[Variable { name: "self", value }], 1_000_000);
         outcome.value.map(|v| v.as_bool()).ok().flatten()
     };
+    let typical = RULES.lines().nth(4).expect("there are ten");
     println!(
         "compile and check a rule: {:?}",
-        best(|| drop(black_box(env.compile(black_box(RULES[4])))))
+        best(|| drop(black_box(env.compile(black_box(typical)))))
     );
-    for (rule, program) in RULES.iter().zip(&programs) {
+    for (rule, program) in RULES.lines().zip(&programs) {
         assert_eq!(run(program), Some(true), "{rule}");
         println!("{:>10?}  {rule}", best(|| _ = black_box(run(program))));
     }

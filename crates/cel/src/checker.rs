@@ -64,9 +64,9 @@ pub(crate) fn check(source: &str, root: &Expr, ids: usize, env: &Environment) ->
     if !checker.errors.is_empty() {
         return Err(Issues::place(source, checker.errors));
     }
-    let unifier = &checker.unifier;
+    let mut closing = checker.unifier.closing();
     let checked = Checked {
-        types: checker.types.iter().map(|t| unifier.close(t)).collect(),
+        types: checker.types.iter().map(|t| closing.close(t)).collect(),
         references: checker.references,
         variables: checker.variables,
     };
@@ -159,7 +159,7 @@ impl Checker<'_> {
     }
 
     fn select(&mut self, e: &Expr, select: &Select) -> Type {
-        let name = qualified_select(select);
+        let name = self.name(select);
         if !select.test
             && let Some(name) = &name
             && let Some(ty) = self.identifier(e.id, name)
@@ -177,6 +177,25 @@ impl Checker<'_> {
         let operand = self.expr(&select.operand);
         let field = self.field(e.at, &operand, &select.field, false);
         if select.test { Type::Bool } else { field }
+    }
+
+    /// The name that a chain of selections spells, unless it is longer than any that is declared: every part of a chain is
+    /// looked up.
+    fn name(&self, select: &Select) -> Option<String> {
+        let (mut parts, mut first) = (2, &select.operand);
+        while let Kind::Select(inner) = &first.kind
+            && !inner.test
+        {
+            parts += 1;
+            if parts > self.env.longest_name() && !self.env.constructs_objects {
+                return None;
+            }
+            first = &inner.operand;
+        }
+        match &first.kind {
+            Kind::Ident(first) if parts <= self.env.longest_name() || &**first == "Object" => qualified_select(select),
+            _ => None,
+        }
     }
 
     /// The type of a selected field; that of an optional object, or of an optional selection, is optional.
@@ -197,6 +216,10 @@ impl Checker<'_> {
                 Type::Dyn
             }
             of if of.is_open() => Type::Dyn,
+            // To cel-go these are objects whose declaration is missing.
+            Type::Opaque(name) if !name.is_empty() && !name.starts_with("net.") => {
+                self.error(at, format!("unexpected failed resolution of '{name}'"))
+            }
             of => {
                 let of = self.unifier.close(of);
                 self.error(at, format!("type '{of}' does not support field selection"));
@@ -260,7 +283,8 @@ impl Checker<'_> {
         let found = self.env.object_type(name);
         if found.is_none() {
             match self.identifier(e.id, name) {
-                None => self.undeclared(e.at, name),
+                // Its fields are not checked.
+                None => return self.undeclared(e.at, name),
                 Some(Type::Type(_)) => self.error(e.at, format!("'{name}' is not a message type")),
                 Some(ty) => self.error(e.at, format!("'{ty}' is not a type")),
             };

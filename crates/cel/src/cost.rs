@@ -131,7 +131,7 @@ pub(crate) fn of_call(function: &str, overload: Option<&Overload>) -> CallCost {
     let before: fn(&[Val<'_>]) -> u64 = match function {
         "_==_" => |a| match a.first() {
             Some(
-                Val::Quantity(_) | Val::Net(_) | Val::Url(_) | Val::Semver(_) | Val::Format(_) | Val::Authority(_),
+                Val::Quantity(..) | Val::Net(_) | Val::Url(_) | Val::Semver(_) | Val::Format(_) | Val::Authority(_),
             ) => 1,
             _ => comparison(a),
         },

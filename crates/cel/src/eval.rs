@@ -43,7 +43,7 @@ pub(crate) fn field<'a>(of: &Val<'a>, name: &'a str) -> Option<Out<'a>> {
             Some(Val::of(v, &field.schema))
         }
         Val::Map(map) => map.member(name),
-        Val::Record(record) => record.fields.get(name).cloned().map(Ok),
+        Val::Record(record) => record.field(name),
         Val::List(_) => Some(library::no_index(&Val::from(name))),
         _ => None,
     }
@@ -175,21 +175,24 @@ impl<'p, 'a> Machine<'p, 'a> {
     }
 
     fn object(&mut self, of: &Arc<ObjectType>, fields: &'a [(Arc<str>, Node, bool)]) -> Out<'a> {
-        let mut out = BTreeMap::new();
+        let mut values = Vec::with_capacity(fields.len());
         for (name, value, optional) in fields {
             match (self.expr(value)?, optional) {
-                (v, false) => drop(out.insert(Str::new(name), v)),
-                (Val::Optional(v), true) => {
-                    if let Some(v) = v {
-                        out.insert(Str::new(name), v.as_ref().clone());
-                    }
-                }
+                (v, false) => values.push((name, v)),
+                (Val::Optional(v), true) => values.extend(v.map(|v| (name, v.as_ref().clone()))),
                 (v, true) => {
                     return error(format!(
                         "cannot initialize optional entry '{name}' from non-optional value {}",
                         library::shown(&v)
                     ));
                 }
+            }
+        }
+        let mut out = BTreeMap::new();
+        for (name, value) in values {
+            match Arc::ptr_eq(of, &library::patch::TYPE) {
+                true => library::patch::set(&mut out, name, value)?,
+                false => drop(out.insert(Str::new(name), value)),
             }
         }
         Ok(Val::Record(Arc::new(Record {
@@ -224,7 +227,13 @@ impl<'p, 'a> Machine<'p, 'a> {
             Val::Optional(Some(of)) => (of.as_ref(), true),
             of => (of, select.kind == Selection::Optional),
         };
-        let found = field(of, &select.field).transpose();
+        let found = match of {
+            // Only what is set is present.
+            Val::Record(record) if optional || select.kind == Selection::Test => {
+                Ok(record.fields.get(&*select.field).cloned())
+            }
+            of => field(of, &select.field).transpose(),
+        };
         if select.kind == Selection::Test {
             self.charge(1)?;
             return found.map(|found| Val::Bool(found.is_some()));
@@ -265,7 +274,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             [a] => match self.expr(a) {
                 Ok(a) => self.invoke(call, &mut [a]),
                 Err(Fail::Cost) => Err(Fail::Cost),
-                Err(why) => self.in_vain(call, why, [Val::Null]),
+                Err(why) => self.in_vain(call, why, &[Val::Null]),
             },
             [a, b] => {
                 // Both are evaluated, and the call is charged, even if one has an error.
@@ -273,20 +282,32 @@ impl<'p, 'a> Machine<'p, 'a> {
                 match (a, b) {
                     (Ok(a), Ok(b)) => self.invoke(call, &mut [a, b]),
                     (Err(Fail::Cost), _) | (_, Err(Fail::Cost)) => Err(Fail::Cost),
-                    (Err(why), other) => self.in_vain(call, why, [Val::Null, other.unwrap_or_default()]),
-                    (Ok(a), Err(why)) => self.in_vain(call, why, [a, Val::Null]),
+                    (Err(why), other) => self.in_vain(call, why, &[Val::Null, other.unwrap_or_default()]),
+                    (Ok(a), Err(why)) => self.in_vain(call, why, &[a, Val::Null]),
                 }
             }
             nodes => {
-                let mut args = nodes.iter().map(|n| self.expr(n)).collect::<Result<Vec<_>, _>>()?;
+                let mut args = Vec::with_capacity(nodes.len());
+                for node in nodes {
+                    match self.expr(node) {
+                        Ok(arg) => args.push(arg),
+                        // Of more than two, those behind an error are not evaluated. The call is charged if there are none.
+                        Err(Fail::Error(why)) if args.len() + 1 == nodes.len() => {
+                            args.push(Val::Null);
+                            return self.in_vain(call, Fail::Error(why), &args);
+                        }
+                        Err(why) => return Err(why),
+                    }
+                }
                 self.invoke(call, &mut args)
             }
         }
     }
 
-    /// Charges a call of which an argument is an error.
-    fn in_vain<const N: usize>(&mut self, call: &'a Call, why: Fail, args: [Val<'a>; N]) -> Out<'a> {
-        self.charge(call.cost.before(&args))?;
+    /// Charges a call of which an argument is an error. Errors are charged for like values without parts.
+    fn in_vain(&mut self, call: &'a Call, why: Fail, args: &[Val<'a>]) -> Out<'a> {
+        self.charge(call.cost.before(args))?;
+        self.charge(call.cost.after(&Val::Null))?;
         Err(why)
     }
 
@@ -311,8 +332,14 @@ impl<'p, 'a> Machine<'p, 'a> {
                 }
                 Ok(out)
             }
-            Err(Fail::Error(why)) if why == NO_OVERLOAD => error(library::no_overload_text(call.function.name, args)),
-            Err(why) => Err(why),
+            Err(Fail::Error(why)) => {
+                self.charge(call.cost.after(&Val::Null))?;
+                error(match &*why {
+                    NO_OVERLOAD => library::no_overload_text(call.function.name, args),
+                    _ => why,
+                })
+            }
+            Err(Fail::Cost) => Err(Fail::Cost),
         }
     }
 

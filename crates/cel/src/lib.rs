@@ -73,6 +73,8 @@ pub struct Environment {
     /// The variable that was declared first; none if estimates are not to know it.
     root: Option<Arc<str>>,
     types: Vec<Arc<ObjectType>>,
+    /// How many dots the name of a variable or type has at most.
+    dots: usize,
     constructs_objects: bool,
     binds: bool,
 }
@@ -83,6 +85,17 @@ pub struct Program {
     result: Type,
     variables: Vec<Arc<str>>,
     estimate: u64,
+}
+
+/// Why an expression cannot be used for something, in the order in which Kubernetes finds out.
+#[derive(Debug)]
+pub enum Unusable {
+    /// It does not compile.
+    Compilation(Issues),
+    /// It has another type.
+    Type(Type),
+    /// Its constants cannot be computed ([`Issues::is_of_constants`]).
+    Instantiation(Issues),
 }
 
 /// Where an evaluation finds its variables.
@@ -112,6 +125,10 @@ impl<'a> Activation<'a> for Vec<Variable<'a>> {
     }
 }
 
+fn dots(name: &str) -> usize {
+    name.bytes().filter(|b| *b == b'.').count()
+}
+
 fn find<'a>(variables: &[Variable<'a>], name: &str) -> Option<Out<'a>> {
     variables.iter().find(|v| v.name == name).map(|v| Ok(v.value.clone()))
 }
@@ -129,6 +146,7 @@ impl Environment {
     /// Declares a variable, in place of one of the same name.
     pub fn declare(&mut self, name: &str, schema: Schema) {
         let name: Arc<str> = name.into();
+        self.dots = self.dots.max(dots(&name));
         self.root.get_or_insert_with(|| name.clone());
         self.variables.insert(name, schema);
     }
@@ -153,6 +171,7 @@ impl Environment {
 
     /// Declares a type by its name, so that expressions can construct objects of it.
     pub fn declare_type(&mut self, of: Arc<ObjectType>) {
+        self.dots = self.dots.max(dots(&of.name));
         self.types.retain(|t| t.name != of.name);
         self.types.push(of);
     }
@@ -160,6 +179,12 @@ impl Environment {
     /// The schema that a variable was declared with.
     pub fn variable(&self, name: &str) -> Option<&Schema> {
         self.variables.get(name)
+    }
+
+    /// How many parts the longest name of a variable or type has, but for those of constructed objects.
+    fn longest_name(&self) -> usize {
+        // `google.protobuf.Timestamp`
+        1 + self.dots.max(2)
     }
 
     fn object_type(&self, name: &str) -> Option<Arc<ObjectType>> {
@@ -174,6 +199,23 @@ impl Environment {
         }
     }
 
+    /// Compiles an expression that must have a certain type.
+    ///
+    /// # Errors
+    /// See [`Unusable`].
+    pub fn compile_typed(&self, source: &str, accepts: impl FnOnce(&Type) -> bool) -> Result<Program, Unusable> {
+        let compiled = self.compile(source);
+        let result = match &compiled {
+            Ok(program) => Some(program.result_type()),
+            Err(issues) => issues.result_type(),
+        };
+        match result {
+            Some(of) if !accepts(of) => Err(Unusable::Type(of.clone())),
+            Some(_) => compiled.map_err(Unusable::Instantiation),
+            None => compiled.map_err(Unusable::Compilation),
+        }
+    }
+
     /// Parses and checks an expression.
     ///
     /// # Errors
@@ -183,7 +225,7 @@ impl Environment {
         let checked = checker::check(source, &tree.root, tree.ids, self)?;
         let estimate = estimate::estimate(&tree.root, &checked, self);
         let result = checked.types[tree.root.id].clone();
-        let plan = plan::plan(&tree.root, &checked).map_err(Issues::of_constants)?;
+        let plan = plan::plan(&tree.root, &checked).map_err(|why| Issues::of_constants(why, result.clone()))?;
         Ok(Program {
             plan,
             result,

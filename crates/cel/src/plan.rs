@@ -132,8 +132,6 @@ pub(crate) struct Fold {
     pub accumulator: usize,
     pub var: usize,
     pub var2: Option<usize>,
-    /// True if an error of one element may be absorbed by another element.
-    pub absorbs: bool,
 }
 
 /// A plan, and how many slots for variables of loops it needs.
@@ -150,6 +148,10 @@ pub(crate) fn plan(root: &Expr, checked: &Checked) -> Result<Plan, String> {
         slots: 0,
         states: regex::MAX_TOTAL_STATES,
     };
+    // A selection that has no type is found out when cel-go converts the checked expression.
+    if checked.types.contains(&Type::Opaque("")) {
+        return Err("missing type conversion to proto: ".to_owned());
+    }
     let root = planner.expr(root)?;
     Ok(Plan {
         root,
@@ -247,6 +249,9 @@ impl Planner<'_> {
                     index: *index,
                     charge: 1,
                 });
+            }
+            Reference::Type(Type::Object(of)) if of.is_open() => {
+                return Err(format!("reference to undefined type: {}", of.name));
             }
             Reference::Type(of) => return Ok(Node::Const(Val::Type(of.runtime_name().into()))),
             _ => {}

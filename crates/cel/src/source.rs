@@ -1,12 +1,14 @@
 //! Errors of parser and checker, with the place in the source they point to.
 
+use crate::types::Type;
 use std::fmt;
 
 /// What is wrong with an expression: one or more errors, worded and drawn as cel-go does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issues {
     list: Vec<Issue>,
-    of_constants: bool,
+    /// The type of the expression, if it has one: its constants are wrong.
+    of_constants: Option<Type>,
 }
 
 /// An error at a place.
@@ -35,13 +37,13 @@ impl Issues {
                 message,
                 snippet: None,
             }],
-            of_constants: false,
+            of_constants: None,
         }
     }
 
-    pub(crate) fn of_constants(message: String) -> Self {
+    pub(crate) fn of_constants(message: String, result: Type) -> Self {
         Self {
-            of_constants: true,
+            of_constants: Some(result),
             ..Self::unplaced(message)
         }
     }
@@ -49,7 +51,12 @@ impl Issues {
     /// True if the expression is well-typed, but computing its constants fails: what cel-go reports when it makes a program
     /// of it ("program instantiation failed").
     pub fn is_of_constants(&self) -> bool {
-        self.of_constants
+        self.of_constants.is_some()
+    }
+
+    /// The type of an expression that is well-typed.
+    pub(crate) fn result_type(&self) -> Option<&Type> {
+        self.of_constants.as_ref()
     }
 
     /// Places each error, in the order of the source.
@@ -76,7 +83,7 @@ impl Issues {
         };
         Self {
             list: errors.into_iter().map(place).collect(),
-            of_constants: false,
+            of_constants: None,
         }
     }
 
@@ -100,7 +107,7 @@ fn draw(line: &str, column: usize) -> String {
 
 impl fmt::Display for Issues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.of_constants {
+        if self.is_of_constants() {
             return self.list.iter().try_for_each(|issue| f.write_str(&issue.message));
         }
         for (i, issue) in self.list.iter().enumerate() {

@@ -45,8 +45,8 @@ pub struct ObjectType {
     fields: Box<[Field]>,
     /// The indexes of the fields, sorted by their names in the object.
     by_key: Box<[u32]>,
-    /// True if any field is allowed, and dyn.
-    open: bool,
+    /// What all other fields are, if they are allowed.
+    others: Option<&'static Field>,
 }
 
 /// A declared field.
@@ -127,6 +127,16 @@ static ANY_FIELD: Field = Field {
     schema: ANY,
 };
 
+/// A field that is there, but whose type is none.
+static UNTYPED_FIELD: Field = Field {
+    name: Str::const_new(""),
+    key: Str::const_new(""),
+    schema: Schema {
+        ty: Type::Opaque(""),
+        ..ANY
+    },
+};
+
 impl ObjectType {
     /// An object type with these fields, in any order.
     pub fn new(name: impl Into<Str>, mut fields: Vec<Field>) -> Self {
@@ -137,25 +147,30 @@ impl ObjectType {
             name: name.into(),
             fields: fields.into(),
             by_key,
-            open: false,
+            others: None,
         }
     }
 
     /// An object type that allows any field.
     pub fn open(name: impl Into<Str>) -> Self {
         Self {
-            open: true,
+            others: Some(&ANY_FIELD),
             ..Self::new(name, Vec::new())
+        }
+    }
+
+    /// The type with these fields, of which upstream's lookup finds any other one too, but without a type.
+    pub(crate) fn with_untyped(name: &'static str, fields: Vec<Field>) -> Self {
+        Self {
+            others: Some(&UNTYPED_FIELD),
+            ..Self::new(name, fields)
         }
     }
 
     /// The field with this name in expressions.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        if self.open {
-            return Some(&ANY_FIELD);
-        }
         let found = self.fields.binary_search_by(|f| f.name.as_str().cmp(name));
-        found.ok().map(|i| &self.fields[i])
+        found.map_or(self.others, |i| Some(&self.fields[i]))
     }
 
     /// The field with this name in the object.
@@ -164,6 +179,11 @@ impl ObjectType {
             .by_key
             .binary_search_by(|i| self.fields[*i as usize].key.as_str().cmp(key));
         found.ok().map(|i| &self.fields[self.by_key[i] as usize])
+    }
+
+    /// True if any field is allowed.
+    pub(crate) fn is_open(&self) -> bool {
+        self.others.is_some()
     }
 
     /// The fields, sorted by name.
@@ -175,7 +195,7 @@ impl ObjectType {
 /// Identity: two types are the same only if they are one, or if they are open and have one name.
 impl PartialEq for ObjectType {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other) || (self.open && other.open && self.name == other.name)
+        std::ptr::eq(self, other) || (self.others.is_some() && other.others.is_some() && self.name == other.name)
     }
 }
 

@@ -1,13 +1,78 @@
 //! Type parameters and what they stand for.
+//!
+//! The types of nested literals share their parts, and each is as deep as the literal. So that checking them takes time in
+//! proportion to their text, what is known about a part is kept by its address.
 
 use crate::types::Type;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
 /// Assigns types to type parameters while an expression is checked.
 #[derive(Default)]
 pub(crate) struct Unifier {
     bound: Vec<Option<Type>>,
     /// What parameters stood for before they were bound, so that a failed attempt can be undone.
-    trail: Vec<(usize, Option<Type>)>,
+    trail: Vec<(u32, Option<Type>)>,
+    /// The parameters whose meaning has changed, in that order.
+    changed: Vec<u32>,
+    counted: ByAddress<Counted>,
+}
+
+/// What is known about a composite type.
+struct Counted {
+    /// It is kept, so that no other type gets its address.
+    _of: Type,
+    parts: usize,
+    params: Option<Params>,
+    /// The number of changes up to which this holds.
+    until: Cell<usize>,
+}
+
+/// The lowest and the highest of the parameters in a type, and in what they stand for: what is known changes with them.
+type Params = (u32, u32);
+
+fn joined(a: Option<Params>, b: Option<Params>) -> Option<Params> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    }
+}
+
+fn has(params: Option<Params>, n: u32) -> bool {
+    params.is_some_and(|(lowest, highest)| (lowest..=highest).contains(&n))
+}
+
+/// What is known about composite types, by the address of what they are made of.
+type ByAddress<T> = HashMap<usize, T, BuildHasherDefault<AddressHasher>>;
+
+/// Addresses are spread already, except for their lowest bits.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only addresses are hashed")
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        // The table takes its position from the lowest bits and a tag from the highest.
+        self.0 = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+}
+
+/// The address of what a composite type is made of.
+fn address(t: &Type) -> Option<usize> {
+    match t {
+        Type::List(of) | Type::Optional(of) | Type::Type(of) => Some(Arc::as_ptr(of).addr()),
+        Type::Map(of) => Some(Arc::as_ptr(of).addr()),
+        _ => None,
+    }
 }
 
 /// How many parameters an overload has at most.
@@ -36,59 +101,104 @@ impl Unifier {
 
     /// What a parameter stands for, or else the type itself.
     pub(crate) fn resolve(&self, t: &Type) -> Type {
-        let mut t = t;
+        self.resolved(t).clone()
+    }
+
+    fn resolved<'t>(&'t self, mut t: &'t Type) -> &'t Type {
         while let Type::Param(n) = t {
             match &self.bound[*n as usize] {
                 Some(next) => t = next,
                 None => break,
             }
         }
-        t.clone()
+        t
     }
 
     /// The type without parameters: those that stand for nothing are dyn.
     pub(crate) fn close(&self, t: &Type) -> Type {
-        match t {
-            Type::Param(_) => match self.resolve(t) {
-                Type::Param(_) => Type::Dyn,
-                other => self.close(&other),
-            },
-            Type::List(_) | Type::Map(_) | Type::Optional(_) | Type::Type(_) => {
-                rebuild(t, &|n| self.close(&Type::Param(n)))
-            }
-            other => other.clone(),
+        self.closing().close(t)
+    }
+
+    /// Closes many types. Nothing may be bound meanwhile.
+    pub(crate) fn closing(&self) -> Closing<'_> {
+        Closing {
+            unifier: self,
+            closed: ByAddress::default(),
         }
     }
 
     /// The number of parts of the type, counted up to the limit.
-    pub(crate) fn parts(&self, t: &Type) -> usize {
-        let mut left = MAX_PARTS + 1;
-        self.count(t, &mut left);
+    pub(crate) fn parts(&mut self, t: &Type) -> usize {
+        let (mut left, mut new) = (MAX_PARTS + 1, Vec::new());
+        self.count(t, &mut left, &mut new);
+        self.counted.extend(new);
         MAX_PARTS + 1 - left
     }
 
-    fn count(&self, t: &Type, left: &mut usize) {
-        if *left == 0 {
-            return;
+    /// Counts down by the number of parts, and returns the parameters among them.
+    fn count(&self, t: &Type, left: &mut usize, new: &mut Vec<(usize, Counted)>) -> Option<Params> {
+        let before = *left;
+        if before == 0 {
+            return None;
         }
-        *left -= 1;
-        match self.resolve(t) {
-            Type::List(of) | Type::Optional(of) | Type::Type(of) => self.count(&of, left),
-            Type::Map(of) => {
-                self.count(&of.0, left);
-                self.count(&of.1, left);
+        let (mut of, mut on_the_way) = (t, None);
+        while let Type::Param(n) = of {
+            on_the_way = joined(on_the_way, Some((*n, *n)));
+            match &self.bound[*n as usize] {
+                Some(next) => of = next,
+                None => break,
             }
-            _ => {}
         }
+        let inside = if let Some(known) = self.known(of) {
+            *left = before.saturating_sub(known.parts);
+            known.params
+        } else {
+            *left -= 1;
+            let inside = match of {
+                Type::List(of) | Type::Optional(of) | Type::Type(of) => self.count(of, left, new),
+                Type::Map(of) => {
+                    let key = self.count(&of.0, left, new);
+                    joined(key, self.count(&of.1, left, new))
+                }
+                _ => None,
+            };
+            if let Some(address) = address(of)
+                && *left > 0
+            {
+                let counted = Counted {
+                    _of: of.clone(),
+                    parts: before - *left,
+                    params: inside,
+                    until: Cell::new(self.changed.len()),
+                };
+                new.push((address, counted));
+            }
+            inside
+        };
+        joined(on_the_way, inside)
+    }
+
+    /// What is known about the type and still holds.
+    fn known(&self, t: &Type) -> Option<&Counted> {
+        let known = self.counted.get(&address(t)?)?;
+        if known.params.is_some() {
+            let since = self.changed.get(known.until.get()..).unwrap_or_default();
+            if since.iter().any(|n| has(known.params, *n)) {
+                return None;
+            }
+            known.until.set(self.changed.len());
+        }
+        Some(known)
     }
 
     /// True if each type of `from` is acceptable where `to` is wanted; binds parameters.
     pub(crate) fn all_assignable(&mut self, from: &[Type], to: &[Type]) -> bool {
         let mark = self.trail.len();
         let all = from.iter().zip(to).all(|(f, t)| self.unify(f, t));
-        if !all {
-            for (n, before) in self.trail.drain(mark..).rev() {
-                self.bound[n] = before;
+        while !all && self.trail.len() > mark {
+            if let Some((n, before)) = self.trail.pop() {
+                self.bound[n as usize] = before;
+                self.changed.push(n);
             }
         }
         all
@@ -100,8 +210,9 @@ impl Unifier {
     }
 
     fn bind(&mut self, n: u32, to: Type) {
+        self.changed.push(n);
         let before = self.bound[n as usize].replace(to);
-        self.trail.push((n as usize, before));
+        self.trail.push((n, before));
     }
 
     fn unify(&mut self, from: &Type, to: &Type) -> bool {
@@ -114,6 +225,7 @@ impl Unifier {
             return self.substitute(*n, to).unwrap_or(false);
         }
         match (from, to) {
+            (a, b) if address(a).is_some() && address(a) == address(b) => true,
             (a, b) if a.is_open() || b.is_open() => true,
             (Type::Null, Type::Null) => true,
             (Type::Null, other) | (other, Type::Null) => {
@@ -180,6 +292,9 @@ impl Unifier {
     }
 
     fn mentions(&self, t: &Type, n: u32) -> bool {
+        if self.known(t).is_some_and(|known| !has(known.params, n)) {
+            return false;
+        }
         match t {
             Type::Param(m) if *m == n => true,
             Type::Param(m) => self.bound[*m as usize].as_ref().is_some_and(|t| self.mentions(t, n)),
@@ -187,6 +302,38 @@ impl Unifier {
             Type::Map(of) => self.mentions(&of.0, n) || self.mentions(&of.1, n),
             _ => false,
         }
+    }
+}
+
+/// Closes types, each part once.
+pub(crate) struct Closing<'u> {
+    unifier: &'u Unifier,
+    /// By the parts of the types that were closed, which the unifier and the caller keep.
+    closed: ByAddress<Type>,
+}
+
+impl Closing<'_> {
+    /// See [`Unifier::close`].
+    pub(crate) fn close(&mut self, t: &Type) -> Type {
+        let t = self.unifier.resolved(t);
+        let Some(address) = address(t) else {
+            return match t {
+                Type::Param(_) => Type::Dyn,
+                other => other.clone(),
+            };
+        };
+        if let Some(known) = self.closed.get(&address) {
+            return known.clone();
+        }
+        let closed = match t {
+            Type::List(of) => Type::list(self.close(of)),
+            Type::Optional(of) => Type::optional(self.close(of)),
+            Type::Type(of) => Type::Type(self.close(of).into()),
+            Type::Map(of) => Type::map(self.close(&of.0), self.close(&of.1)),
+            other => other.clone(),
+        };
+        self.closed.insert(address, closed.clone());
+        closed
     }
 }
 
@@ -199,5 +346,75 @@ fn rebuild(t: &Type, with: &dyn Fn(u32) -> Type) -> Type {
         Type::Type(of) => Type::Type(rebuild(of, with).into()),
         Type::Map(of) => Type::map(rebuild(&of.0, with), rebuild(&of.1, with)),
         other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nested(core: Type, depth: usize) -> Type {
+        (0..depth).fold(core, |of, _| Type::list(of))
+    }
+
+    #[test]
+    fn parts_are_counted_again_when_a_parameter_changes() {
+        let mut unifier = Unifier::default();
+        let (first, second) = (unifier.fresh(), unifier.fresh());
+        let of_first = nested(first.clone(), 3);
+        let both = Type::map(of_first.clone(), Type::list(second.clone()));
+        assert_eq!([&of_first, &both].map(|t| unifier.parts(t)), [4, 7]);
+        assert!(unifier.assignable(&nested(Type::Int, 10), &second));
+        assert_eq!([&of_first, &both].map(|t| unifier.parts(t)), [4, 17]);
+        // Through another parameter.
+        assert!(unifier.assignable(&Type::list(second), &first));
+        assert_eq!([&of_first, &both].map(|t| unifier.parts(t)), [15, 28]);
+        // What cannot be assigned leaves nothing behind.
+        let third = unifier.fresh();
+        let wanted = Type::map(third.clone(), Type::Int);
+        let found = Type::map(nested(Type::Int, 5), Type::String);
+        assert_eq!(unifier.parts(&wanted), 3);
+        assert!(!unifier.assignable(&found, &wanted));
+        assert_eq!(unifier.parts(&wanted), 3);
+        assert!(unifier.assignable(&nested(Type::Int, 5), &third));
+        assert_eq!(unifier.parts(&wanted), 8);
+    }
+
+    #[test]
+    fn parts_are_counted_up_to_the_limit() {
+        let mut unifier = Unifier::default();
+        let mut t = Type::Int;
+        for _ in 0..60 {
+            t = Type::map(t.clone(), t);
+        }
+        assert_eq!(unifier.parts(&t), MAX_PARTS + 1);
+        assert_eq!(unifier.parts(&nested(Type::Int, 2 * MAX_PARTS)), MAX_PARTS + 1);
+    }
+
+    #[test]
+    fn a_parameter_does_not_stand_for_what_has_it() {
+        let mut unifier = Unifier::default();
+        let (a, b) = (unifier.fresh(), unifier.fresh());
+        let of_b = nested(b.clone(), 3);
+        assert_eq!(unifier.parts(&of_b), 4);
+        assert!(unifier.assignable(&of_b, &a));
+        assert!(!unifier.assignable(&nested(a.clone(), 2), &b));
+        assert_eq!(unifier.close(&Type::map(a.clone(), a)).to_string(), {
+            let list = "list(list(list(dyn)))";
+            format!("map({list}, {list})")
+        });
+    }
+
+    #[test]
+    fn parts_that_are_shared_stay_shared_in_closed_types() {
+        let mut unifier = Unifier::default();
+        let inner = nested(unifier.fresh(), 5);
+        let outer = Type::list(inner.clone());
+        let mut closing = unifier.closing();
+        let (Type::List(a), Type::List(b)) = (closing.close(&outer), closing.close(&Type::list(inner))) else {
+            unreachable!("lists are closed to lists");
+        };
+        assert_eq!(address(&a), address(&b));
+        assert_eq!(*a, nested(Type::Dyn, 5));
     }
 }

@@ -43,7 +43,8 @@ pub enum Val<'a> {
     /// A type, by its name.
     Type(Arc<str>),
     Optional(Option<Arc<Val<'a>>>),
-    Quantity(Arc<Quantity>),
+    /// True for a sum or difference.
+    Quantity(Arc<Quantity>, bool),
     Net(Net),
     Url(Arc<Url>),
     Semver(Arc<Semver>),
@@ -177,7 +178,7 @@ impl<'a> Val<'a> {
             Self::Record(of) => &of.of.name,
             Self::Type(_) => "type",
             Self::Optional(_) => "optional_type",
-            Self::Quantity(_) => "kubernetes.Quantity",
+            Self::Quantity(..) => "kubernetes.Quantity",
             Self::Net(net) => net.type_name(),
             Self::Url(_) => "kubernetes.URL",
             Self::Semver(_) => "kubernetes.Semver",

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use torana_apimachinery::{Value, json};
 use torana_cel::{
-    Activation, Authorizer, Check, Decision, Environment, Fail, Field, ListType, ObjectType, Out, Schema, Type, Val,
-    Variable, escape,
+    Activation, Authorizer, Check, Decision, Environment, Fail, Field, ListType, ObjectType, Out, Schema, Type,
+    Unusable, Val, Variable, escape,
 };
 
 fn field(name: &str, schema: Schema) -> Field {
@@ -184,7 +184,8 @@ fn expressions_construct_objects_and_patches() {
         .compile("JSONPatch{operation: 'add'}")
         .expect_err("no such field")
         .to_string();
-    assert!(unknown.contains("1:20: undefined field 'operation'"), "{unknown}");
+    let wanted = "1:20: expected type of field 'operation' is '' but provided type is 'string'";
+    assert!(unknown.contains(wanted), "{unknown}");
 }
 
 /// Allows what is in namespace `a`, and remembers what it was asked.
@@ -354,4 +355,13 @@ fn hostile_expressions_end_within_their_memory() {
     let text = shown(&format!("'%s'.format([{shared}])"));
     assert_eq!(text, "error: error during formatting: the value is too large");
     assert_eq!(shown(&shared), "the value is too large");
+}
+
+#[test]
+fn the_type_is_checked_before_constants() {
+    let bool_of = |source: &str| environment().compile_typed(source, |of| *of == Type::Bool);
+    assert!(bool_of("1 == 1").is_ok());
+    assert!(matches!(bool_of("nope"), Err(Unusable::Compilation(_))));
+    assert!(matches!(bool_of("int('x')"), Err(Unusable::Type(Type::Int))));
+    assert!(matches!(bool_of("int('x') == 1"), Err(Unusable::Instantiation(_))));
 }

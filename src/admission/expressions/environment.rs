@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
-use torana_cel::{Environment, Program, Schema, Type};
+use torana_cel::{Environment, Program, Schema, Type, Unusable};
 
 use crate::sync::Mutex;
 
@@ -160,6 +160,30 @@ pub(super) static NAMESPACE: LazyLock<Schema> = LazyLock::new(|| {
     }
 });
 
+impl Returns {
+    fn accepts(self, of: &Type) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Bool => *of == Type::Bool,
+            Self::String => *of == Type::String,
+            Self::StringOrNull => matches!(of, Type::String | Type::Null),
+            Self::Configuration | Self::Patch => of.full_name() == self.text(),
+        }
+    }
+
+    /// As errors name it.
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Anything => "any",
+            Self::Bool => "bool",
+            Self::String => "string",
+            Self::StringOrNull => "one of [string null_type]",
+            Self::Configuration => "Object",
+            Self::Patch => "list(JSONPatch)",
+        }
+    }
+}
+
 impl Expression {
     #[cfg(test)]
     pub(in crate::admission) fn shares_program(&self, other: &Self) -> bool {
@@ -227,27 +251,12 @@ impl Compiler {
     }
 
     fn program(&self, text: &str, returns: Returns) -> Compiled {
-        let compiled = self.environment.compile(text);
-        let program = compiled.map_err(|issues| match issues.is_of_constants() {
-            true => format!("program instantiation failed: {issues}"),
-            false => format!("compilation failed: {issues}"),
-        })?;
-        let expected = match (returns, program.result_type()) {
-            (Returns::Anything, _)
-            | (Returns::Bool, Type::Bool)
-            | (Returns::String, Type::String)
-            | (Returns::StringOrNull, Type::String | Type::Null) => return Ok(program),
-            (Returns::Bool, _) => "bool",
-            (Returns::String, _) => "string",
-            (Returns::StringOrNull, _) => "one of [string null_type]",
-            (Returns::Configuration, _) => "Object",
-            (Returns::Patch, _) => "list(JSONPatch)",
-        };
-        let got = program.result_type().full_name();
-        match got == expected {
-            true => Ok(program),
-            false => Err(format!("must evaluate to {expected} but got {got}")),
-        }
+        let compiled = self.environment.compile_typed(text, |of| returns.accepts(of));
+        compiled.map_err(|why| match why {
+            Unusable::Compilation(issues) => format!("compilation failed: {issues}"),
+            Unusable::Type(of) => format!("must evaluate to {} but got {}", returns.text(), of.full_name()),
+            Unusable::Instantiation(issues) => format!("program instantiation failed: {issues}"),
+        })
     }
 }
 

@@ -75,7 +75,7 @@ mod tests {
             ("params.x", "undeclared reference to 'params'"),
             (
                 "authorizer.requestResource.check('get').allowed()",
-                "type 'kubernetes.authorization.Authorizer' does not support field selection",
+                "unexpected failed resolution of 'kubernetes.authorization.Authorizer'",
             ),
         ] {
             let issues = checker.issues(expression).expect("it has issues");

@@ -4,7 +4,7 @@
 use crate::apimachinery::value::{Map, Value};
 use crate::request::UserInfo;
 use std::sync::{Arc, LazyLock};
-use torana_cel::{Budget, Environment, Exceeded, Fail, Program, Schema, Type, Val, Variable, selects};
+use torana_cel::{Budget, Environment, Exceeded, Fail, Program, Schema, Type, Unusable, Val, Variable, selects};
 
 /// The variable of expressions on claims.
 const CLAIMS: &str = "claims";
@@ -74,19 +74,17 @@ impl Expression {
     }
 
     fn compile(environment: &Environment, text: &str, returns: Returns) -> Result<Self, String> {
-        let compiled = environment.compile(text);
-        let program = compiled.map_err(|issues| match issues.is_of_constants() {
-            true => format!("program instantiation failed: {issues}"),
-            false => format!("compilation failed: {issues}"),
-        })?;
-        match (returns, program.result_type()) {
-            (Returns::Anything, _) | (Returns::Bool, Type::Bool) => Ok(Self {
-                text: text.into(),
-                program: Arc::new(program),
-            }),
+        let accepts = |of: &Type| matches!(returns, Returns::Anything) || *of == Type::Bool;
+        let program = environment.compile_typed(text, accepts).map_err(|why| match why {
+            Unusable::Compilation(issues) => format!("compilation failed: {issues}"),
             // Also for a claim as it is: nothing says that it is a boolean.
-            (Returns::Bool, _) => Err("must evaluate to bool".to_owned()),
-        }
+            Unusable::Type(_) => "must evaluate to bool".to_owned(),
+            Unusable::Instantiation(issues) => format!("program instantiation failed: {issues}"),
+        })?;
+        Ok(Self {
+            text: text.into(),
+            program: Arc::new(program),
+        })
     }
 
     /// The text of the expression.

@@ -4,7 +4,7 @@ use super::declare::{declare, property};
 use super::{Rule, Ruleset};
 use crate::interrupt::checkpoint;
 use crate::schema::{Additional, Node};
-use torana_cel::{Environment, Program, Schema, Type};
+use torana_cel::{Environment, Program, Schema, Type, Unusable};
 
 pub(super) const SELF: &str = "self";
 pub(super) const OLD_SELF: &str = "oldSelf";
@@ -93,18 +93,21 @@ impl Programs {
 
 impl Compiled {
     fn new(rule: &Rule, env: &Environment, of_message: &Environment) -> Self {
-        let program = match program(env, &rule.rule, "") {
-            Ok(program) if *program.result_type() == Type::Bool => Ok(program),
-            Ok(_) => Err("cel expression must evaluate to a bool".to_owned()),
-            Err(e) => Err(e),
-        };
+        let program = env
+            .compile_typed(&rule.rule, |of| *of == Type::Bool)
+            .map_err(|why| match why {
+                Unusable::Compilation(issues) => format!("compilation failed: {issues}"),
+                Unusable::Type(_) => "cel expression must evaluate to a bool".to_owned(),
+                Unusable::Instantiation(issues) => format!("program instantiation failed: {issues}"),
+            });
         // As upstream, the message of a rule that does not compile is not compiled.
         let message = (program.is_ok() && !rule.message_expression.is_empty()).then(|| {
-            match self::program(of_message, &rule.message_expression, "messageExpression ") {
-                Ok(program) if *program.result_type() == Type::String => Ok(program),
-                Ok(_) => Err("messageExpression must evaluate to a string".to_owned()),
-                Err(e) => Err(e),
-            }
+            let compiled = of_message.compile_typed(&rule.message_expression, |of| *of == Type::String);
+            compiled.map_err(|why| match why {
+                Unusable::Compilation(issues) => format!("messageExpression compilation failed: {issues}"),
+                Unusable::Type(_) => "messageExpression must evaluate to a string".to_owned(),
+                Unusable::Instantiation(issues) => format!("messageExpression instantiation failed: {issues}"),
+            })
         });
         Self {
             reads_old: program.as_ref().is_ok_and(|p| p.reads(OLD_SELF)),
@@ -112,15 +115,4 @@ impl Compiled {
             message,
         }
     }
-}
-
-fn program(env: &Environment, source: &str, what: &str) -> Result<Program, String> {
-    env.compile(source).map_err(|issues| {
-        let stage = match issues.is_of_constants() {
-            true if what.is_empty() => "program instantiation",
-            true => "instantiation",
-            false => "compilation",
-        };
-        format!("{what}{stage} failed: {issues}")
-    })
 }

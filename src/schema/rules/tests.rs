@@ -79,7 +79,7 @@ fn a_failed_rule_is_reported_at_its_value_with_its_reason() {
         ["spec.x: Duplicate value: 1"]
     );
     assert_eq!(
-        wrong(json!({"rule": "self > 1", "messageExpression": "'got ' + string(self)", "message": "m"})),
+        wrong(json!({"rule": "self > 1", "messageExpression": "'got %d'.format([self])", "message": "m"})),
         ["spec.x: Invalid value: 1: got 1"]
     );
     for useless in ["''", "'a\\nb'", "string(self / 0)"] {
@@ -92,6 +92,23 @@ fn a_failed_rule_is_reported_at_its_value_with_its_reason() {
         wrong(json!({"rule": "1 / (self - 1) > 1"})),
         ["spec.x: Invalid value: \"integer\": division by zero evaluating rule: 1 / (self - 1) > 1"]
     );
+}
+
+/// Upstream's estimates know no size of a number as a string, only of a template that is filled.
+#[test]
+fn messages_that_add_numbers_as_strings_are_estimated_as_upstream() {
+    let errors = |message: &str| {
+        let mut rule = json!({"rule": "true"});
+        rule.set(&["messageExpression"], message);
+        refused(json!({"max": {"type": "integer"}}), vec![rule].into())
+    };
+    for fine in ["string(self.max)", "'at most %d'.format([self.max])"] {
+        assert_eq!(errors(fine), [""; 0], "{fine}");
+    }
+    let found = errors("'at most ' + string(self.max)");
+    let wanted =
+        "messageExpression: Forbidden: estimated messageExpression cost exceeds budget by factor of more than 100x";
+    assert!(found[0].contains(wanted), "{found:?}");
 }
 
 #[test]

@@ -40,24 +40,63 @@ fn control(kind: u32) -> u32 {
 }
 
 fn switch(io: &mut Tls, protocol: &str) -> std::io::Result<()> {
+    switch_to(io, "SPDY/3.1", protocol)
+}
+
+/// Agrees to an upgrade.
+pub(crate) fn switch_to(io: &mut Tls, to: &str, protocol: &str) -> std::io::Result<()> {
     write!(
         io,
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: SPDY/3.1\r\nConnection: Upgrade\r\n\
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: {to}\r\nConnection: Upgrade\r\n\
          X-Stream-Protocol-Version: {protocol}\r\n\r\n"
     )?;
     io.flush()
 }
 
-/// Echoes bytes until the client ends.
-pub(crate) fn port_forward(mut io: Tls, protocol: &str) -> std::io::Result<()> {
+/// Echoes the bytes of the connection, whatever they are, until the client ends or this many have come.
+pub(crate) fn echo(mut io: Tls, protocol: &str, mut left: usize) -> std::io::Result<()> {
     switch(&mut io, protocol)?;
     let mut buffer = [0; 4096];
-    loop {
+    while left > 0 {
         match io.read(&mut buffer)? {
             0 => return Ok(()),
-            n => io.write_all(&buffer[..n])?,
+            n => {
+                io.write_all(&buffer[..n])?;
+                left = left.saturating_sub(n);
+            }
         }
         io.flush()?;
+    }
+    io.conn.send_close_notify();
+    io.flush()
+}
+
+/// Port forwarding as kubelets do it, to a port that echoes. Of each forwarded connection the client opens the error
+/// stream first and the data stream next, with odd ids that ascend.
+pub(crate) fn port_forward(mut io: Tls, protocol: &str) -> std::io::Result<()> {
+    switch(&mut io, protocol)?;
+    // No headers: a zlib stream of stored blocks, which goes on from frame to frame.
+    let mut headers = vec![0x78, 0x01];
+    loop {
+        let frame = read(&mut io)?;
+        match frame.head & 0x8000_ffff {
+            0x8000_0001 => {
+                // The empty block at the end tells readers that nothing of the first is missing.
+                headers.extend_from_slice(&[0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
+                let reply = [&frame.payload[..4], &headers].concat();
+                write(&mut io, control(2), 0, &reply)?;
+                headers.clear();
+            }
+            0x8000_0006 => write(&mut io, control(6), 0, &frame.payload)?,
+            // The end of the data is the end of both streams.
+            id if id < 0x8000_0000 && id % 4 == 3 => {
+                write(&mut io, id, frame.flags & FIN, &frame.payload)?;
+                if frame.flags & FIN != 0 {
+                    write(&mut io, id - 2, FIN, &[])?;
+                }
+            }
+            _ => {}
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! `stringFormatValidator`).
 
 use crate::ast::{Call, Element, Expr, Kind, Literal};
-use crate::library::printf::clause;
+use crate::library::printf::Template;
 use crate::types::Type;
 
 /// The error of a call at `at`, with its place.
@@ -28,27 +28,20 @@ pub(super) fn error(at: u32, call: &Call, types: &[Type]) -> Option<(u32, String
 
 /// How many values the template uses.
 fn used(at: u32, template: &str, values: &[Element], types: &[Type]) -> Result<usize, (u32, String)> {
-    let mut rest = template;
+    let mut template = Template(template);
     let mut next = 0;
-    while let Some(i) = rest.find('%') {
-        rest = &rest[i + 1..];
-        if let Some(after) = rest.strip_prefix('%') {
-            rest = after;
-            continue;
-        }
-        if rest.is_empty() {
-            return Err((at, "unexpected end of string".to_owned()));
-        }
+    while template.next(|_| ()) {
         let Some(value) = values.get(next) else {
-            return Err((at, format!("index {next} out of range")));
+            // A template that is cut off is reported first, unlike in an evaluation.
+            let cut = template.0.is_empty().then(|| Template::CUT.to_owned());
+            return Err((at, cut.unwrap_or_else(|| format!("index {next} out of range"))));
         };
         next += 1;
-        let (clause, after) = clause(rest).map_err(|why| (at, format!("could not parse formatting clause: {why}")))?;
+        let clause = template.clause().map_err(|why| (at, why))?;
         if let Some((bad, only)) = refused(clause.verb, &value.value, types) {
             let given = types[bad.id].runtime_name();
             return Err((bad.at, format!("error during formatting: {only}, was given {given}")));
         }
-        rest = after;
     }
     Ok(next)
 }

@@ -156,8 +156,6 @@ impl<'e> Estimator<'e> {
                 let min = size(0).min / 4;
                 (traversal(0), Some(Size { min, ..size(0) }))
             }
-            // A conversion of a number, a time or a bool. cel-go knows no size here, and an estimate of `'at most ' + string(self.max)` would exceed every limit.
-            "string" if overload.params[0] != Type::String => (1, Some(Size { min: 1, max: 64 })),
             "strings.quote" => {
                 let (min, max) = (size(0).min, size(0).max);
                 let quoted = Size {
@@ -232,7 +230,7 @@ fn allocated(factor: f64, size: Size) -> (u64, Option<Size>) {
 
 fn literal_int(e: Option<&Expr>) -> Option<u64> {
     match e.map(|e| &e.kind) {
-        Some(Kind::Literal(Literal::Int(n))) => u64::try_from(*n).ok(),
+        Some(Kind::Literal(Literal::Int(n))) => Some(u64::try_from(*n).unwrap_or(0)),
         _ => None,
     }
 }

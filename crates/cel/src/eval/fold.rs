@@ -56,20 +56,24 @@ impl<'a> Machine<'_, 'a> {
         }
         match self.expr(&fold.step) {
             Err(Fail::Cost) => Err(Fail::Cost),
+            // An error does not end the loop, as in cel-go: it costs what the other elements do.
             next => {
-                let go_on = fold.absorbs || next.is_ok();
                 self.locals[fold.accumulator] = next;
-                Ok(go_on)
+                Ok(true)
             }
         }
     }
 
     /// Adds an element to the list of the loop, which nothing else refers to.
     pub(super) fn append(&mut self, slot: usize, element: &'a Node, charge: u64) -> Out<'a> {
-        let element = self.expr(element)?;
+        let element = match self.expr(element) {
+            Err(Fail::Cost) => return Err(Fail::Cost),
+            element => element,
+        };
         self.charge(charge)?;
-        match std::mem::replace(&mut self.locals[slot], Ok(Val::Null))? {
-            Val::List(List::Shared(mut items)) => {
+        // The error of an earlier element comes first.
+        match (std::mem::replace(&mut self.locals[slot], Ok(Val::Null))?, element?) {
+            (Val::List(List::Shared(mut items)), element) => {
                 Arc::make_mut(&mut items).push(element);
                 Ok(Val::List(List::Shared(items)))
             }

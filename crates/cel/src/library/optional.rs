@@ -42,6 +42,7 @@ fn of_non_zero<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         Val::List(l) => l.is_empty(),
         Val::Map(m) => m.is_empty(),
         Val::Object(m, _) => m.is_empty(),
+        Val::Record(of) => of.fields.is_empty() && !Arc::ptr_eq(&of.of, &super::patch::TYPE),
         _ => false,
     };
     if zero { Ok(Val::Optional(None)) } else { of(args) }

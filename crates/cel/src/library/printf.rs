@@ -18,40 +18,56 @@ fn format<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         return no_overload();
     };
     let mut out = String::new();
-    let mut rest = &**template;
+    let mut template = Template(template);
     let mut next = 0;
-    while let Some(i) = rest.find('%') {
-        out.push_str(&rest[..i]);
-        rest = &rest[i + 1..];
-        if let Some(after) = rest.strip_prefix('%') {
-            out.push('%');
-            rest = after;
-            continue;
-        }
+    while template.next(|text| out.push_str(text)) {
         let Some(value) = values.get(next) else {
             return error(format!("index {next} out of range"));
         };
-        if rest.is_empty() {
-            return error("unexpected end of string");
-        }
         let value = value?;
         next += 1;
-        match clause(rest) {
-            Err(why) => return error(format!("could not parse formatting clause: {why}")),
-            Ok((clause, after)) => {
-                match write(clause, &value) {
-                    Err(why) => return error(format!("error during formatting: {why}")),
-                    Ok(text) => out.push_str(&text),
-                }
-                rest = after;
-            }
+        match template.clause().map(|clause| write(clause, &value)) {
+            Err(why) => return error(why),
+            Ok(Err(why)) => return error(format!("error during formatting: {why}")),
+            Ok(Ok(text)) => out.push_str(&text),
         }
         if out.len() > MAX_RESULT {
             return error("formatted string is too long");
         }
     }
-    out.push_str(rest);
     Ok(out.into())
+}
+
+/// What is left of a template.
+pub(crate) struct Template<'t>(pub &'t str);
+
+impl<'t> Template<'t> {
+    pub(crate) const CUT: &'static str = "unexpected end of string";
+
+    /// Goes on behind the `%` of the next clause, and passes the texts before it; false if there is none.
+    pub(crate) fn next(&mut self, mut text: impl FnMut(&'t str)) -> bool {
+        while let Some((before, rest)) = self.0.split_once('%') {
+            text(before);
+            self.0 = rest;
+            let Some(after) = rest.strip_prefix('%') else {
+                return true;
+            };
+            text("%");
+            self.0 = after;
+        }
+        text(self.0);
+        false
+    }
+
+    /// Reads the clause behind a `%`.
+    pub(crate) fn clause(&mut self) -> Result<Clause, String> {
+        if self.0.is_empty() {
+            return Err(Self::CUT.to_owned());
+        }
+        let (clause, rest) = clause(self.0).map_err(|why| format!("could not parse formatting clause: {why}"))?;
+        self.0 = rest;
+        Ok(clause)
+    }
 }
 
 /// How a value is written.
@@ -62,7 +78,7 @@ pub(crate) struct Clause {
 }
 
 /// The clause at the start, and what follows it.
-pub(crate) fn clause(text: &str) -> Result<(Clause, &str), String> {
+fn clause(text: &str) -> Result<(Clause, &str), String> {
     let (precision, rest) = match text.strip_prefix('.') {
         None => (6, text),
         Some(after) => {
@@ -243,7 +259,7 @@ fn literal(v: &Val<'_>, left: &mut usize) -> Result<String, String> {
             pairs.sort();
             format!("{{{}}}", pairs.join(", "))
         }
-        Val::Optional(_) | Val::Record(_) | Val::Quantity(_) | Val::Net(_) | Val::Url(_) | Val::Semver(_) => {
+        Val::Optional(_) | Val::Record(_) | Val::Quantity(..) | Val::Net(_) | Val::Url(_) | Val::Semver(_) => {
             return Err(format!("no formatting function for {}", v.type_name()));
         }
         v => string(v)?,

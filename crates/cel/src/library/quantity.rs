@@ -47,7 +47,7 @@ fn parse(s: &str) -> Result<Quantity, &'static str> {
 
 fn quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let [Val::String(s)] = args else { return no_overload() };
-    parse(s).map_or_else(error, |q| Ok(Val::Quantity(q.into())))
+    parse(s).map_or_else(error, |q| Ok(Val::Quantity(q.into(), false)))
 }
 
 fn is_quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {
@@ -57,11 +57,8 @@ fn is_quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 fn combine<'a>(args: &[Val<'a>], with: fn(Quantity, Quantity) -> Quantity) -> Out<'a> {
     match args {
-        [Val::Quantity(a), Val::Quantity(b)] => Ok(Val::Quantity(with(**a, **b).into())),
-        [Val::Quantity(a), Val::Int(n)] => match Quantity::parse(&n.to_string()) {
-            Ok(b) => Ok(Val::Quantity(with(**a, b).into())),
-            Err(why) => error(why),
-        },
+        [Val::Quantity(a, _), Val::Quantity(b, _)] => Ok(Val::Quantity(with(**a, **b).into(), true)),
+        [Val::Quantity(a, _), Val::Int(n)] => Ok(Val::Quantity(with(**a, Quantity::from_i64(*n)).into(), true)),
         _ => no_overload(),
     }
 }
@@ -72,17 +69,17 @@ fn compare_to<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 fn sign<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     match args {
-        [Val::Quantity(q)] => Ok(Val::Int(i64::from(q.signum()))),
+        [Val::Quantity(q, _)] => Ok(Val::Int(i64::from(q.signum()))),
         _ => no_overload(),
     }
 }
 
-/// The quantity as an integer, if it is one that fits.
+/// The quantity as an integer, if upstream has it as one.
 fn integer(args: &[Val<'_>]) -> Result<Option<i64>, crate::value::Fail> {
-    let [Val::Quantity(q)] = args else { return no_overload() };
-    let n = q.value();
-    let same = Quantity::parse(&n.to_string()).is_ok_and(|back| back.cmp(q.as_ref()).is_eq());
-    Ok(same.then_some(n))
+    let [Val::Quantity(q, _)] = args else {
+        return no_overload();
+    };
+    Ok(q.as_i64())
 }
 
 fn as_integer<'a>(args: &mut [Val<'a>]) -> Out<'a> {
@@ -91,7 +88,7 @@ fn as_integer<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 fn as_float<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     match args {
-        [Val::Quantity(q)] => Ok(Val::Double(q.nanos() as f64 / 1e9)),
+        [Val::Quantity(q, _)] => Ok(Val::Double(q.nanos() as f64 / 1e9)),
         _ => no_overload(),
     }
 }

@@ -32,7 +32,7 @@ fn is_identifier(s: &str) -> bool {
 }
 
 fn number(s: &str, what: &str) -> Result<u64, String> {
-    if s.is_empty() || !s.bytes().all(|b| b.is_ascii_digit()) {
+    if !s.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!("Invalid character(s) found in {what} number {s:?}"));
     }
     if s.len() > 1 && s.starts_with('0') {
@@ -41,8 +41,13 @@ fn number(s: &str, what: &str) -> Result<u64, String> {
             capital(what)
         ));
     }
-    let range = || format!("strconv.ParseUint: parsing {s:?}: value out of range");
-    s.parse().map_err(|_| range())
+    let why = if s.is_empty() {
+        "invalid syntax"
+    } else {
+        "value out of range"
+    };
+    s.parse()
+        .map_err(|_| format!("strconv.ParseUint: parsing {s:?}: {why}"))
 }
 
 fn capital(word: &str) -> String {
@@ -158,7 +163,7 @@ fn part<'a>(args: &[Val<'a>], i: usize) -> Out<'a> {
 /// The order of two quantities or versions.
 pub(super) fn order(args: &[Val<'_>]) -> Result<Ordering, Fail> {
     match args {
-        [Val::Quantity(a), Val::Quantity(b)] => Ok(a.cmp(b)),
+        [Val::Quantity(a, _), Val::Quantity(b, _)] => Ok(a.cmp(b)),
         [Val::Semver(a), Val::Semver(b)] => Ok(a.compare(b)),
         _ => no_overload(),
     }

@@ -14,11 +14,11 @@ use Body::Strict;
 const COMPARED: &[&str] = &[
     "(bool, bool) bool",
     "(int, int) bool",
-    "(int, uint) bool",
     "(int, double) bool",
+    "(int, uint) bool",
     "(uint, uint) bool",
-    "(uint, int) bool",
     "(uint, double) bool",
+    "(uint, int) bool",
     "(double, double) bool",
     "(double, int) bool",
     "(double, uint) bool",
@@ -28,13 +28,14 @@ const COMPARED: &[&str] = &[
     "(duration, duration) bool",
 ];
 
+/// The overloads are in the order of cel-go's standard library: the first one that fits decides what a type parameter stands for.
 pub(super) const OPERATORS: &[Declaration] = &[
     ("_&&_", Body::And, &["(bool, bool) bool"]),
     ("_||_", Body::Or, &["(bool, bool) bool"]),
     ("_?_:_", Body::Conditional, &["(bool, A, A) A"]),
     ("@not_strictly_false", Body::NotStrictlyFalse, &["(bool) bool"]),
     ("!_", Strict(not), &["(bool) bool"]),
-    ("-_", Strict(negate), &["(int) int", "(double) double"]),
+    ("-_", Strict(negate), &["(double) double", "(int) int"]),
     ("_==_", Strict(equals), &["(A, A) bool"]),
     ("_!=_", Strict(differs), &["(A, A) bool"]),
     ("_<_", Strict(less), COMPARED),
@@ -45,38 +46,38 @@ pub(super) const OPERATORS: &[Declaration] = &[
         "_+_",
         Strict(add),
         &[
-            "(int, int) int",
-            "(uint, uint) uint",
-            "(double, double) double",
-            "(string, string) string",
             "(bytes, bytes) bytes",
-            "(list(A), list(A)) list(A)",
+            "(double, double) double",
             "(duration, duration) duration",
-            "(timestamp, duration) timestamp",
             "(duration, timestamp) timestamp",
+            "(timestamp, duration) timestamp",
+            "(int, int) int",
+            "(list(A), list(A)) list(A)",
+            "(string, string) string",
+            "(uint, uint) uint",
         ],
     ),
     (
         "_-_",
         Strict(subtract),
         &[
-            "(int, int) int",
-            "(uint, uint) uint",
             "(double, double) double",
             "(duration, duration) duration",
-            "(timestamp, timestamp) duration",
+            "(int, int) int",
             "(timestamp, duration) timestamp",
+            "(timestamp, timestamp) duration",
+            "(uint, uint) uint",
         ],
     ),
     (
         "_*_",
         Strict(multiply),
-        &["(int, int) int", "(uint, uint) uint", "(double, double) double"],
+        &["(double, double) double", "(int, int) int", "(uint, uint) uint"],
     ),
     (
         "_/_",
         Strict(divide),
-        &["(int, int) int", "(uint, uint) uint", "(double, double) double"],
+        &["(double, double) double", "(int, int) int", "(uint, uint) uint"],
     ),
     ("_%_", Strict(modulo), &["(int, int) int", "(uint, uint) uint"]),
     ("@in", Strict(contains), &["(A, list(A)) bool", "(A, map(A, B)) bool"]),
@@ -112,14 +113,14 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
         "size",
         Strict(size),
         &[
-            "(string) int",
             "(bytes) int",
-            "(list(A)) int",
-            "(map(A, B)) int",
-            "string.() int",
             "bytes.() int",
+            "(list(A)) int",
             "list(A).() int",
+            "(map(A, B)) int",
             "map(A, B).() int",
+            "(string) int",
+            "string.() int",
         ],
     ),
     ("type", Strict(type_of), &["(A) type(A)"]),
@@ -167,12 +168,12 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     (
         "duration",
         Strict(to_duration),
-        &["(duration) duration", "(string) duration", "(int) duration"],
+        &["(duration) duration", "(int) duration", "(string) duration"],
     ),
     (
         "timestamp",
         Strict(to_timestamp),
-        &["(timestamp) timestamp", "(string) timestamp", "(int) timestamp"],
+        &["(timestamp) timestamp", "(int) timestamp", "(string) timestamp"],
     ),
 ];
 
@@ -212,7 +213,7 @@ fn negate<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 }
 
 fn equals<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    if args[0].compares_only_with_its_like() && args[0].type_name() != args[1].type_name() {
+    if !args[0].compares_with(&args[1]) {
         return no_overload();
     }
     args[0].equals(&args[1]).map(Val::Bool)
@@ -220,7 +221,8 @@ fn equals<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 fn differs<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     // An error of the comparison counts as a difference, as in cel-go.
-    args[0].equals(&args[1]).map(|same| Val::Bool(!same))
+    let same = args[0].compares_with(&args[1]) && args[0].equals(&args[1])?;
+    Ok(Val::Bool(!same))
 }
 
 fn ordered<'a>(args: &[Val<'a>], holds: fn(Ordering) -> bool) -> Out<'a> {
@@ -372,7 +374,7 @@ pub(crate) fn element<'a>(of: &Val<'a>, key: &Val<'a>) -> Option<Out<'a>> {
             let v = m.get(&field.key).filter(|v| !v.is_null())?;
             Some(Val::of(v, &field.schema))
         }
-        (Val::Record(of), Val::String(name)) => of.fields.get(&**name).cloned().map(Ok),
+        (Val::Record(of), Val::String(name)) => of.field(name),
         (Val::List(_), key) => Some(no_index(key)),
         // What has no parts has no part with the key, as in cel-go.
         _ => None,

@@ -24,7 +24,6 @@ impl Planner<'_> {
         self.scopes.truncate(accumulator + 1);
         let result = self.expr(&fold.result)?;
         self.scopes.truncate(accumulator);
-        let absorbs = matches!(step, Node::And(_) | Node::Or(_));
         Ok(Node::Fold(Box::new(Fold {
             range,
             init,
@@ -34,7 +33,6 @@ impl Planner<'_> {
             accumulator,
             var,
             var2,
-            absorbs,
         })))
     }
 

@@ -1,6 +1,7 @@
 //! Lists, maps and objects: borrowed from the input, or computed.
 
 use super::{Fail, Key, Out, Text, Val};
+use crate::library::patch;
 use crate::types::{ListType, ObjectType, Schema, unescape, untyped};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -143,7 +144,14 @@ fn tree_member<'a>(map: &'a Map, name: &str, of: &'a Schema) -> Option<Out<'a>> 
 /// How many types with wrong names are told.
 const MAX_ERRORS: usize = 100;
 
-impl Record<'_> {
+impl<'a> Record<'a> {
+    /// A field. Operations of patches have those that are not set, too.
+    pub(crate) fn field(&self, name: &str) -> Option<Out<'a>> {
+        let set = self.fields.get(name).cloned().map(Ok);
+        let is_patch = Arc::ptr_eq(&self.of, &patch::TYPE);
+        set.or_else(|| is_patch.then(|| patch::unset(name)))
+    }
+
     /// Whether the types of the objects that are constructed here are named by the path of the field they are in, as the
     /// types of a mutating policy are: `Object.spec.template`. The error lists those that are not.
     ///

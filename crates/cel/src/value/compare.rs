@@ -20,7 +20,7 @@ impl<'a> Val<'a> {
             (Self::Type(a), Self::Type(b)) => a == b,
             (Self::Optional(None), Self::Optional(None)) => true,
             (Self::Optional(Some(a)), Self::Optional(Some(b))) => a.equals(b)?,
-            (Self::Quantity(a), Self::Quantity(b)) => (**a).cmp(b) == Ordering::Equal,
+            (Self::Quantity(a, _), Self::Quantity(b, _)) => (**a).cmp(b) == Ordering::Equal,
             (Self::Net(a), Self::Net(b)) => a == b,
             (Self::Url(a), Self::Url(b)) => a == b,
             (Self::Semver(a), Self::Semver(b)) => a.compare(b) == Ordering::Equal,
@@ -59,16 +59,18 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// True for values of Kubernetes, for which `==` with a value of another type is an error: those of its own types, and
-    /// what has a schema.
-    pub(crate) fn compares_only_with_its_like(&self) -> bool {
-        match self {
-            Self::Quantity(_) | Self::Net(_) | Self::Url(_) | Self::Semver(_) | Self::Format(_) | Self::Object(..) => {
-                true
-            }
+    /// False if `==` with the other value is an error. Values of Kubernetes compare only with those of their type: its own
+    /// types, and what has a schema. And upstream's quantities do not recognise sums on their right.
+    pub(crate) fn compares_with(&self, other: &Self) -> bool {
+        let only_its_like = match self {
+            Self::Quantity(..) => return matches!(other, Self::Quantity(_, false)),
+            // Upstream's do not recognise each other.
+            Self::Authority(_) => return false,
+            Self::Net(_) | Self::Url(_) | Self::Semver(_) | Self::Format(_) | Self::Object(..) => true,
             Self::List(List::Tree(_, of)) | Self::Map(Dict::Tree(_, of)) => !of.ty.is_dyn(),
             _ => false,
-        }
+        };
+        !only_its_like || self.type_name() == other.type_name()
     }
 
     /// The order of two numbers, which may be of different types; `None` for anything else and for NaN.

@@ -12,6 +12,7 @@ use crate::tasks::TaskGroup;
 use crate::websocket::{self, Handshake, Limits, Message, PING_INTERVAL, WebSocket};
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 
@@ -20,6 +21,9 @@ const PREFIX: &str = "SPDY/3.1+";
 
 /// Bytes of the kubelet that go into one message at most.
 const PIECE: usize = 32 << 10;
+
+/// Time for either side to take the end of the connection.
+const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     websocket::offered(headers)
@@ -89,7 +93,7 @@ fn is_spdy(headers: &HeaderMap) -> bool {
     headers::wants_upgrade(headers) && upgrade.to_ascii_lowercase().contains("spdy/3.1")
 }
 
-/// Copies both ways until either side ends.
+/// Copies both ways until either side ends, and closes both connections.
 async fn copy(socket: WebSocket, io: impl AsyncRead + AsyncWrite) {
     let (mut read, mut write) = tokio::io::split(io);
     let (mut sender, mut receiver) = socket.split();
@@ -107,7 +111,7 @@ async fn copy(socket: WebSocket, io: impl AsyncRead + AsyncWrite) {
             buffer.reserve(PIECE);
             let sent = match timeout(PING_INTERVAL, read.read_buf(&mut buffer)).await {
                 Ok(Ok(1..)) => sender.send(Message::Binary(buffer.split().freeze())).await,
-                Ok(Ok(0) | Err(_)) => return sender.close().await,
+                Ok(Ok(0) | Err(_)) => return,
                 Err(_) => sender.ping().await,
             };
             if sent.is_err() {
@@ -115,10 +119,18 @@ async fn copy(socket: WebSocket, io: impl AsyncRead + AsyncWrite) {
             }
         }
     };
+    // Either side may end first. The other direction can be waiting for a peer that reads nothing, so it is not waited for.
     tokio::select! {
         () = inward => {}
         () = outward => {}
     }
+    let client = async {
+        // Upstream closes with code 1000, whatever the reason.
+        sender.close().await;
+        // A socket that is closed with unread bytes is reset, and the client could lose what it has not read yet.
+        while receiver.next().await.is_some() {}
+    };
+    let _ = tokio::join!(timeout(CLOSE_LIMIT, client), timeout(CLOSE_LIMIT, write.shutdown()));
 }
 
 #[cfg(test)]
