@@ -101,6 +101,13 @@ fn main() {
         "compile and check a rule: {:?}",
         best(|| drop(black_box(env.compile(black_box(typical)))))
     );
+    let list = |depth| format!("size({}1{}) == 1", "[".repeat(depth), "]".repeat(depth));
+    let nested = [list(240)].repeat(20).join(" || ");
+    println!(
+        "compile and check {} bytes of nested lists: {:?}",
+        nested.len(),
+        best(|| drop(black_box(env.compile(black_box(&nested)))))
+    );
     for (rule, program) in RULES.lines().zip(&programs) {
         assert_eq!(run(program), Some(true), "{rule}");
         println!("{:>10?}  {rule}", best(|| _ = black_box(run(program))));
