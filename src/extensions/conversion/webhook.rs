@@ -205,7 +205,7 @@ fn gvk(object: &Value) -> String {
 
 fn call_error(error: &CallError) -> String {
     match error {
-        // Upstream's client has a timeout of its own here, and says so.
+        // Upstream's client has a timeout of its own here, which adds to the text.
         CallError::Timeout(_) => format!("{error} (Client.Timeout exceeded while awaiting headers)"),
         _ => error.to_string(),
     }
