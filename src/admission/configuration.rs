@@ -257,7 +257,7 @@ mod tests {
         let of = |text: &str| {
             let outer = format!("{HEAD}plugins:\n- name: P\n  configuration: {text}");
             let got = read(&[("/etc/adm/c.yaml", &outer)]).unwrap();
-            got.checked("P", &shape).map(|v| v.is_some())
+            got.checked("P", &shape).map(|v| v.is_some()).map_err(|e| e.to_string())
         };
         assert_eq!(of("{apiVersion: x/v1, kind: K, a: {b: 1}}"), Ok(true));
         assert_eq!(

@@ -95,7 +95,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         drop(listener);
         assert_eq!(
-            https(address, "/healthz").await,
+            https(address, "/healthz").await.map_err(|e| e.to_string()),
             Err(format!(
                 "Get \"https://{address}/healthz\": dial tcp {address}: connect: connection refused"
             ))

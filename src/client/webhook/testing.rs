@@ -1,6 +1,6 @@
 //! A webhook on loopback, with a certificate of its own.
 
-use super::{ResolveService, Webhooks};
+use super::{ResolveError, ResolveService, Webhooks};
 use crate::proxy::outbound::Outbound;
 use crate::proxy::tls::TlsBuilder;
 use crate::request::Handler;

@@ -73,12 +73,14 @@ pub enum InvalidResponse {
     NotList,
 }
 
-/// Part of an error that is not about the whole response.
+/// Why a converted object is not accepted: upstream's text, before which the caller says where the object was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unacceptable {
-    /// `invalid object at …`
-    Object(String),
-    /// `invalid metadata …`
+    /// It has another version or kind.
+    Type(String),
+    /// It has another name, namespace or UID.
+    Identity(String),
+    /// Its metadata are malformed.
     Metadata(String),
 }
 
@@ -192,9 +194,9 @@ fn check_type(version: Version, review: &Value) -> Result<(), InvalidResponse> {
 /// annotations are taken from the converted one.
 ///
 /// # Errors
-/// `Unacceptable`, in upstream's words.
+/// [`Unacceptable`].
 pub fn accept(original: &Value, mut converted: Value, desired: &str) -> Result<Value, Unacceptable> {
-    let wrong = |why: String| Err(Unacceptable::Object(why));
+    let wrong = |why: String| Err(Unacceptable::Type(why));
     let got = converted.api_version();
     if got != desired {
         return wrong(format!("invalid groupVersion (expected {desired}, received {got})"));
@@ -206,7 +208,8 @@ pub fn accept(original: &Value, mut converted: Value, desired: &str) -> Result<V
     for (what, key) in [("name", "name"), ("namespace", "namespace"), ("UID", "uid")] {
         let (before, after) = (original.meta(key), converted.meta(key));
         if before != after {
-            return wrong(format!("must have the same {what}: {before} != {after}"));
+            let why = format!("must have the same {what}: {before} != {after}");
+            return Err(Unacceptable::Identity(why));
         }
     }
     let metadata = restored(original.get("metadata"), &converted)?;
