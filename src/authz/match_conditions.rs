@@ -165,7 +165,7 @@ impl MatchConditions {
         }
         let me = self.clone();
         let judged = compute::offload(MEMORY, async move { me.attempt(&subject, Budget::full()) }).await;
-        judged.ok().flatten().unwrap_or_else(|| Judged {
+        judged.ok().flatten().unwrap_or(Judged {
             applies: Err(ConditionError::Busy),
             failed: true,
         })
