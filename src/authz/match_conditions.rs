@@ -8,7 +8,7 @@ use crate::json;
 use crate::tasks::compute;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use torana_cel::{Budget, Environment, Exceeded, Program, Schema, Type, Unusable, Val, Variable};
+use torana_cel::{Budget, Environment, Exceeded, Issues, Program, Schema, Type, Unusable, Val, Variable};
 
 const MAX_CONDITIONS: usize = 64;
 /// About what an evaluation allocates: its cost bounds the sizes of what it makes.
@@ -21,13 +21,35 @@ pub(crate) struct MatchConditions {
     request: Schema,
 }
 
-/// What the evaluation of conditions came to.
+/// The result of evaluating conditions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Judged {
     /// Whether all conditions hold. One that is false outweighs the errors of others.
-    pub applies: Result<bool, String>,
+    pub applies: Result<bool, ConditionError>,
     /// True if a condition could not be evaluated.
     pub failed: bool,
+}
+
+/// Why conditions have no result.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ConditionError {
+    /// The compute pool is full.
+    #[error("the server is too busy to evaluate match conditions")]
+    Busy,
+    /// Some failed, and none is false: upstream's text.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Why an expression is no condition. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+enum InvalidCondition {
+    #[error("program instantiation failed: {0}")]
+    Constants(#[source] Issues),
+    #[error("compilation failed: {0}")]
+    Compilation(#[source] Issues),
+    #[error("must evaluate to bool but got {0}")]
+    NotBool(String),
 }
 
 /// Equal texts make equal conditions.
@@ -130,7 +152,7 @@ impl MatchConditions {
             } else {
                 match compile(&environment, text) {
                     Ok(program) => all.push((text.to_owned(), program)),
-                    Err(why) => errors.push(FieldError::invalid(&at, text, why)),
+                    Err(e) => errors.push(FieldError::invalid(&at, text, e.to_string())),
                 }
             }
         }
@@ -145,8 +167,8 @@ impl MatchConditions {
         }
         let me = self.clone();
         let judged = compute::offload(MEMORY, async move { me.attempt(&subject, Budget::full()) }).await;
-        judged.ok().flatten().unwrap_or_else(|| Judged {
-            applies: Err("the server is too busy to evaluate match conditions".to_owned()),
+        judged.ok().flatten().unwrap_or(Judged {
+            applies: Err(ConditionError::Busy),
             failed: true,
         })
     }
@@ -179,20 +201,20 @@ impl MatchConditions {
             failed: !errors.is_empty(),
             applies: match errors.as_slice() {
                 [] => Ok(true),
-                [one] => Err(one.clone()),
+                [one] => Err(ConditionError::Failed(one.clone())),
                 // The texts differ, and so do the errors.
-                all => Err(format!("[{}]", all.join(", "))),
+                all => Err(ConditionError::Failed(format!("[{}]", all.join(", ")))),
             },
         })
     }
 }
 
-fn compile(environment: &Environment, text: &str) -> Result<Program, String> {
+fn compile(environment: &Environment, text: &str) -> Result<Program, InvalidCondition> {
     let compiled = environment.compile_typed(text, |of| *of == Type::Bool);
     compiled.map_err(|why| match why {
-        Unusable::Compilation(issues) => format!("compilation failed: {issues}"),
-        Unusable::Type(of) => format!("must evaluate to bool but got {}", of.full_name()),
-        Unusable::Instantiation(issues) => format!("program instantiation failed: {issues}"),
+        Unusable::Compilation(issues) => InvalidCondition::Compilation(issues),
+        Unusable::Type(of) => InvalidCondition::NotBool(of.full_name().to_string()),
+        Unusable::Instantiation(issues) => InvalidCondition::Constants(issues),
     })
 }
 
@@ -216,7 +238,8 @@ mod tests {
         let info = RequestInfo::resolve(&http::Method::GET, &uri.parse().unwrap()).unwrap();
         let user = UserInfo::system("jane", &["dev"]);
         let conditions = parse(expressions).unwrap();
-        conditions.judge(&Attributes::of(&user, &info)).await.applies
+        let judged = conditions.judge(&Attributes::of(&user, &info)).await;
+        judged.applies.map_err(|e| e.to_string())
     }
 
     #[tokio::test]

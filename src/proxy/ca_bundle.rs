@@ -17,7 +17,21 @@ pub(crate) struct CaBundle(Option<Arc<Inner>>);
 struct Inner {
     pem: Bytes,
     digest: [u8; 32],
-    parsed: OnceLock<Result<Arc<ParsedBundle>, String>>,
+    parsed: OnceLock<Result<Arc<ParsedBundle>, UnusableBundle>>,
+}
+
+/// Why a bundle cannot be used. Upstream's texts.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum UnusableBundle {
+    /// It has no PEM block.
+    #[error("unable to load root certificates: unable to parse bytes as PEM block")]
+    NotPem,
+    /// It has PEM blocks, but no certificate.
+    #[error("unable to load root certificates: no valid certificate authority data seen")]
+    NoCertificate,
+    /// One of its certificates is malformed.
+    #[error("unable to load root certificates: failed to parse certificate: {0}")]
+    Certificate(#[source] rustls::Error),
 }
 
 /// The certificates of a bundle.
@@ -47,8 +61,8 @@ impl CaBundle {
     /// The certificates. The first call takes milliseconds for a bundle of a megabyte.
     ///
     /// # Errors
-    /// Upstream's error text for a bundle that cannot be used, which the empty one is, too.
-    pub(super) fn parsed(&self) -> Result<Arc<ParsedBundle>, String> {
+    /// [`UnusableBundle`], also for the empty bundle.
+    pub(super) fn parsed(&self) -> Result<Arc<ParsedBundle>, UnusableBundle> {
         match &self.0 {
             Some(inner) => inner.parsed.get_or_init(|| parse(&inner.pem).map(Arc::new)).clone(),
             None => parse(&[]).map(Arc::new),
@@ -88,32 +102,27 @@ impl fmt::Debug for CaBundle {
 /// Checks that a `caBundle` can be used.
 ///
 /// # Errors
-/// Upstream's text.
-pub(crate) fn check_bundle(pem: &[u8]) -> Result<(), String> {
+/// [`UnusableBundle`].
+pub(crate) fn check_bundle(pem: &[u8]) -> Result<(), UnusableBundle> {
     parse(pem).map(drop)
 }
 
-fn parse(pem: &[u8]) -> Result<ParsedBundle, String> {
-    let unusable = |why: &str| format!("unable to load root certificates: {why}");
+fn parse(pem: &[u8]) -> Result<ParsedBundle, UnusableBundle> {
     let mut roots = RootCertStore::empty();
     let mut certificates = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         // As upstream, ignore trailing data that is not PEM.
         let Ok(certificate) = certificate else { break };
-        if let Err(e) = roots.add(certificate.clone()) {
-            return Err(unusable(&format!("failed to parse certificate: {e}")));
-        }
+        roots.add(certificate.clone()).map_err(UnusableBundle::Certificate)?;
         certificates.push(certificate);
     }
     if certificates.is_empty() {
         let text = String::from_utf8_lossy(pem);
-        return Err(unusable(
-            if text.contains("-----BEGIN ") && text.contains("-----END ") {
-                "no valid certificate authority data seen"
-            } else {
-                "unable to parse bytes as PEM block"
-            },
-        ));
+        let is_pem = text.contains("-----BEGIN ") && text.contains("-----END ");
+        return Err(match is_pem {
+            true => UnusableBundle::NoCertificate,
+            false => UnusableBundle::NotPem,
+        });
     }
     Ok(ParsedBundle {
         roots: Arc::new(roots),

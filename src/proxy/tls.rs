@@ -1,7 +1,7 @@
 //! TLS configurations towards backends: trust anchors, server name and client certificate. Entry point:
 //! [`TlsBuilder::build`]. The verification itself is in `verify`.
 
-use super::ca_bundle::CaBundle;
+use super::ca_bundle::{CaBundle, UnusableBundle};
 use super::certificate_warnings::CountingVerdict;
 use super::verify::{AnyServer, GoLike, Verdict, Verifier};
 use crate::telemetry::X509Warnings;
@@ -65,6 +65,17 @@ impl Hash for TlsInputs {
     }
 }
 
+/// Why a TLS configuration cannot be built.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Error {
+    /// The CA bundle cannot be used.
+    #[error(transparent)]
+    Bundle(#[from] UnusableBundle),
+    /// The crypto provider supports none of the protocol versions.
+    #[error(transparent)]
+    Provider(rustls::Error),
+}
+
 // === impl TlsBuilder ===
 
 impl TlsBuilder {
@@ -87,8 +98,8 @@ impl TlsBuilder {
     /// done per change, not per request.
     ///
     /// # Errors
-    /// Upstream's error text for a CA bundle that cannot be used.
-    pub(crate) fn build(&self, inputs: &TlsInputs) -> Result<ClientTls, String> {
+    /// [`Error`], most often for a CA bundle that cannot be used.
+    pub(crate) fn build(&self, inputs: &TlsInputs) -> Result<ClientTls, Error> {
         let verdict: Box<dyn Verdict> = if inputs.insecure {
             Box::new(AnyServer)
         } else if inputs.ca_bundle.is_empty() {
@@ -113,10 +124,10 @@ impl TlsBuilder {
             verdict,
             provider: self.provider.clone(),
         });
-        let config = |alpn: &[&[u8]]| -> Result<Arc<ClientConfig>, String> {
+        let config = |alpn: &[&[u8]]| -> Result<Arc<ClientConfig>, Error> {
             let builder = ClientConfig::builder_with_provider(self.provider.clone())
                 .with_safe_default_protocol_versions()
-                .map_err(|e| e.to_string())?
+                .map_err(Error::Provider)?
                 .dangerous()
                 .with_custom_certificate_verifier(verifier.clone());
             let mut c = match &inputs.identity {

@@ -3,12 +3,26 @@
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
-use torana_cel::{Environment, Program, Schema, Type, Unusable};
+use torana_cel::{Environment, Issues, Program, Schema, Type, Unusable};
 
 use crate::sync::Mutex;
 
-/// A compiled expression, or why there is none, in upstream's words.
-pub(super) type Compiled = Result<Program, String>;
+/// A compiled expression, or why there is none.
+pub(super) type Compiled = Result<Program, CompileError>;
+
+/// Why an expression does not compile. Upstream's texts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CompileError {
+    /// Its constants do not fit, such as a pattern that is no regular expression.
+    #[error("program instantiation failed: {0}")]
+    Constants(#[source] Issues),
+    /// It has a mistake of syntax or type.
+    #[error("compilation failed: {0}")]
+    Compilation(#[source] Issues),
+    /// It has another type than its place requires.
+    #[error("must evaluate to {expected} but got {got}")]
+    Type { expected: &'static str, got: String },
+}
 
 /// An expression with its program.
 #[derive(Clone)]
@@ -190,9 +204,9 @@ impl Expression {
         Arc::ptr_eq(&self.program, &other.program)
     }
 
-    /// Why the expression has no program, in upstream's words.
-    pub(crate) fn error(&self) -> Option<&str> {
-        self.program.as_ref().as_ref().err().map(String::as_str)
+    /// Why the expression has no program.
+    pub(crate) fn error(&self) -> Option<&CompileError> {
+        self.program.as_ref().as_ref().err()
     }
 }
 
@@ -253,9 +267,12 @@ impl Compiler {
     fn program(&self, text: &str, returns: Returns) -> Compiled {
         let compiled = self.environment.compile_typed(text, |of| returns.accepts(of));
         compiled.map_err(|why| match why {
-            Unusable::Compilation(issues) => format!("compilation failed: {issues}"),
-            Unusable::Type(of) => format!("must evaluate to {} but got {}", returns.text(), of.full_name()),
-            Unusable::Instantiation(issues) => format!("program instantiation failed: {issues}"),
+            Unusable::Compilation(issues) => CompileError::Compilation(issues),
+            Unusable::Type(of) => CompileError::Type {
+                expected: returns.text(),
+                got: of.full_name().to_string(),
+            },
+            Unusable::Instantiation(issues) => CompileError::Constants(issues),
         })
     }
 }

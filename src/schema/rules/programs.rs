@@ -4,7 +4,7 @@ use super::declare::{declare, property};
 use super::{Rule, Ruleset};
 use crate::interrupt::checkpoint;
 use crate::schema::{Additional, Node};
-use torana_cel::{Environment, Program, Schema, Type, Unusable};
+use torana_cel::{Environment, Issues, Program, Schema, Type, Unusable};
 
 pub(super) const SELF: &str = "self";
 pub(super) const OLD_SELF: &str = "oldSelf";
@@ -23,12 +23,30 @@ pub(super) struct Programs {
 /// The programs of a rule.
 #[derive(Debug)]
 pub(super) struct Compiled {
-    /// Decides; the error says why it cannot.
-    pub(super) rule: Result<Program, String>,
+    /// Decides.
+    pub(super) rule: Result<Program, CompileError>,
     /// Computes the message.
-    pub(super) message: Option<Result<Program, String>>,
+    pub(super) message: Option<Result<Program, CompileError>>,
     /// True if the rule reads the old value.
     pub(super) reads_old: bool,
+}
+
+/// Why a rule, or the expression of its message, does not compile. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CompileError {
+    #[error("{0} failed: {1}")]
+    Failed(&'static str, #[source] Issues),
+    #[error("cel expression must evaluate to a bool")]
+    NotBool,
+    #[error("messageExpression must evaluate to a string")]
+    NotString,
+}
+
+/// The expressions of a rule.
+#[derive(Clone, Copy)]
+enum Part {
+    Rule,
+    Message,
 }
 
 /// Compiles the rules at and below the schema of an object. Does nothing the second time.
@@ -93,26 +111,34 @@ impl Programs {
 
 impl Compiled {
     fn new(rule: &Rule, env: &Environment, of_message: &Environment) -> Self {
-        let program = env
-            .compile_typed(&rule.rule, |of| *of == Type::Bool)
-            .map_err(|why| match why {
-                Unusable::Compilation(issues) => format!("compilation failed: {issues}"),
-                Unusable::Type(_) => "cel expression must evaluate to a bool".to_owned(),
-                Unusable::Instantiation(issues) => format!("program instantiation failed: {issues}"),
-            });
+        let program = program(env, &rule.rule, Part::Rule);
         // As upstream, the message of a rule that does not compile is not compiled.
-        let message = (program.is_ok() && !rule.message_expression.is_empty()).then(|| {
-            let compiled = of_message.compile_typed(&rule.message_expression, |of| *of == Type::String);
-            compiled.map_err(|why| match why {
-                Unusable::Compilation(issues) => format!("messageExpression compilation failed: {issues}"),
-                Unusable::Type(_) => "messageExpression must evaluate to a string".to_owned(),
-                Unusable::Instantiation(issues) => format!("messageExpression instantiation failed: {issues}"),
-            })
-        });
+        let message = (program.is_ok() && !rule.message_expression.is_empty())
+            .then(|| self::program(of_message, &rule.message_expression, Part::Message));
         Self {
             reads_old: program.as_ref().is_ok_and(|p| p.reads(OLD_SELF)),
             rule: program,
             message,
         }
     }
+}
+
+fn program(env: &Environment, source: &str, part: Part) -> Result<Program, CompileError> {
+    let wanted = match part {
+        Part::Rule => Type::Bool,
+        Part::Message => Type::String,
+    };
+    env.compile_typed(source, |of| *of == wanted)
+        .map_err(|why| match (part, why) {
+            (Part::Rule, Unusable::Compilation(issues)) => CompileError::Failed("compilation", issues),
+            (Part::Rule, Unusable::Type(_)) => CompileError::NotBool,
+            (Part::Rule, Unusable::Instantiation(issues)) => CompileError::Failed("program instantiation", issues),
+            (Part::Message, Unusable::Compilation(issues)) => {
+                CompileError::Failed("messageExpression compilation", issues)
+            }
+            (Part::Message, Unusable::Type(_)) => CompileError::NotString,
+            (Part::Message, Unusable::Instantiation(issues)) => {
+                CompileError::Failed("messageExpression instantiation", issues)
+            }
+        })
 }
