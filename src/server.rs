@@ -10,6 +10,7 @@ pub(crate) mod container;
 pub(crate) mod delegate;
 mod depth;
 pub(crate) mod director;
+pub(crate) mod filter;
 pub(crate) mod filters;
 pub(crate) mod generic;
 pub(crate) mod health;

@@ -1,11 +1,12 @@
 //! The handler chain: nested filters in the order of upstream's `DefaultBuildHandlerChain`
 //! (`k8s.io/apiserver/pkg/server/config.go`).
 //!
-//! [`build`] assembles it. Each filter declares which parts of the request context it needs and which it sets; a
-//! nesting that leaves a need unmet does not compile. The chain is a single nested type, so a request costs one
+//! [`build`] assembles it from filters, whose contract is in [`filter`](super::filter): a nesting that leaves a need of one
+//! unmet does not compile. The chain is a single nested type, so a request costs one
 //! call and one future, whatever the number of filters. Only the innermost filter, authorization, can create
 //! [`Authorized`](crate::request::Authorized).
 
+use super::filter::Filter;
 use super::filters::priority_and_fairness::PriorityAndFairness;
 use super::filters::{
     audit, audit_init, authentication, authorization, cache_control, compute, deadline, http_log, impersonation,
@@ -19,81 +20,12 @@ use crate::authn::{Authenticator, RequestHeaderNames};
 use crate::authz::Authorizer;
 use crate::flowcontrol::{FlowController, MaxInFlight};
 use crate::request::headers::IdentityHeaders;
-use crate::request::{Handler, Request, Response, ResponseFuture, UnprotectedHandler};
+use crate::request::{Handler, Request, ResponseFuture, UnprotectedHandler};
 use crate::tasks::Signal;
 use crate::tasks::compute::ComputePool;
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A filter together with the filters inside it.
-///
-/// A filter inspects the request, passes it on, and wraps the future that it gets back to act on the response
-/// (`filters::amend`). `async` blocks are avoided because each of them would store the inner future twice. The request
-/// is passed by reference and stays in place until the innermost filter, or one that has to wait, takes it.
-pub(crate) trait Filter: Send + Sync + 'static {
-    /// The needs of this filter and those inside it: [`FilterSpec::around`]. The chain has none, or it does not compile.
-    const UNMET: Unmet;
-
-    /// Handles the request. Implementations take it out of `req`; the caller must not use what is left behind.
-    ///
-    /// # Cancel safety
-    /// The future is dropped when the client disconnects.
-    fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, Self>;
-}
-
-/// Parts of the request context ([`RequestContext`](crate::request::RequestContext)) that filters need or set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContextField {
-    /// `audit_id`
-    AuditId,
-    /// `paths_incomplete`
-    PathsIncomplete,
-    /// `received`
-    Received,
-    /// `info`
-    RequestInfo,
-    /// `deadline`
-    Deadline,
-    /// `warnings`
-    Warnings,
-    /// `caller`
-    Caller,
-}
-
-/// What a filter reads from the request context, and what it sets for the filters inside it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FilterSpec {
-    /// The parts of the request context that it reads.
-    pub needs: &'static [ContextField],
-    /// The parts of the request context that it sets.
-    pub sets: &'static [ContextField],
-}
-
-/// The needs of nested filters that none of them meets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unmet(u32);
-
-impl Unmet {
-    /// Nothing is missing.
-    pub(crate) const NONE: Self = Self(0);
-}
-
-impl FilterSpec {
-    /// The unmet needs of this filter around others with the unmet needs `inner`.
-    pub(crate) const fn around(&self, inner: Unmet) -> Unmet {
-        Unmet((inner.0 & !bits(self.sets)) | bits(self.needs))
-    }
-}
-
-const fn bits(fields: &[ContextField]) -> u32 {
-    let (mut bits, mut at) = (0, 0);
-    while at < fields.len() {
-        bits |= 1 << fields[at] as u32;
-        at += 1;
-    }
-    bits
-}
 
 /// Configuration of the default chain.
 pub(crate) struct ChainConfig {
@@ -205,7 +137,7 @@ impl<F: Filter> Head<F> {
     fn new(chain: F) -> Self {
         const {
             assert!(
-                F::UNMET.0 == Unmet::NONE.0,
+                F::UNMET.is_none(),
                 "a filter needs a part of the request context that no outer filter sets"
             );
         }

@@ -6,6 +6,7 @@ use super::*;
 use crate::authn::{Anonymous, BearerToken, TokenFile, Union, WithAnonymous};
 use crate::authz::{self, AllowedPaths, PrivilegedGroups};
 use crate::request::{Body, Request, RequestContext, Response};
+use crate::server::filter::{ContextField, FilterSpec, Unmet};
 use crate::server::respond::{self, FnHandler};
 use crate::server::{DelegationTarget, EmptyDelegate, GenericServer, Prepared};
 
@@ -85,14 +86,14 @@ fn the_order_is_that_of_upstream() {
 
 #[test]
 fn needs_that_no_outer_filter_meets_are_detected() {
+    use ContextField::{AuditId, Caller, Received, RequestInfo};
     use authorization::Authorization as Inner;
-    let unmet = |fields: &[ContextField]| Unmet(bits(fields));
-    let (info, received, caller) = (ContextField::RequestInfo, ContextField::Received, ContextField::Caller);
-    assert_eq!(Inner::UNMET, unmet(&[info, received, caller]));
-    assert_eq!(request_info::Info::<Inner>::UNMET, unmet(&[received, caller]));
+    let unmet = |needs: &'static [ContextField]| FilterSpec { needs, sets: &[] }.around(Unmet::NONE);
+    assert_eq!(Inner::UNMET, unmet(&[RequestInfo, Received, Caller]));
+    assert_eq!(request_info::Info::<Inner>::UNMET, unmet(&[Received, Caller]));
     // Set further inside than it is needed.
     type Swapped = http_log::HttpLog<request_info::Info<Inner>>;
-    assert_eq!(Swapped::UNMET, unmet(&[ContextField::AuditId, info, received, caller]));
+    assert_eq!(Swapped::UNMET, unmet(&[AuditId, RequestInfo, Received, Caller]));
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use crate::apimachinery::value::Value;
 use crate::audit::event::ResponseStatus;
 use crate::audit::{Audit, Stage, Verdict, response};
 use crate::request::{AuditLevel, FromBackend, Request, RequestContext, Response, UntilUpgradeEnds};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use crate::telemetry::request_parts::{self, Part};
 use futures_util::FutureExt;

@@ -3,7 +3,7 @@
 
 use super::amend::amended;
 use crate::request::{AuditId, Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use http::header::{HeaderName, HeaderValue};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};

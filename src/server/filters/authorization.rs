@@ -7,7 +7,7 @@ use crate::authz::{Attributes, Authorizer, Decision, Verdict, forbidden};
 use crate::request::{
     AuditTrail, Authenticated, Authorized, Minted, Request, RequestContext, RequestInfo, Response, UnprotectedHandler,
 };
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond::{self, NOSNIFF};
 use crate::telemetry::Telemetry;
 use crate::telemetry::request_parts::Part;

@@ -3,7 +3,7 @@
 
 use super::amend::amended;
 use crate::request::{FromBackend, Request, Response};
-use crate::server::chain::{Filter, FilterSpec, Unmet};
+use crate::server::filter::{Filter, FilterSpec, Unmet};
 use http::header::{CACHE_CONTROL, HeaderValue};
 
 /// The default value.

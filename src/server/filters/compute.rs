@@ -2,7 +2,7 @@
 //! for too long.
 
 use crate::request::{Authenticated, Request, RequestContext, RequestInfo, Response, UserInfo};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::stall::StallDetector;
 use crate::tasks::compute::{ComputePool, Within};
 use futures_util::future::Either;

@@ -8,7 +8,7 @@ use crate::apimachinery::time::parse_go_duration;
 use crate::audit::Audit;
 use crate::request::info::first_value;
 use crate::request::{Request, RequestContext, Response, ResponseFuture};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use std::sync::Arc;
 use std::time::Duration;

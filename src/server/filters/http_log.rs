@@ -3,7 +3,7 @@
 use super::Next;
 use super::amend::amended;
 use crate::request::{AuditId, Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use http::header::USER_AGENT;
 

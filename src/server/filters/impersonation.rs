@@ -7,7 +7,7 @@ use crate::authz::impersonation::{Impersonation, is_impersonation_header, reques
 use crate::authz::{Attributes, Authorizer};
 use crate::request::headers::remove_all;
 use crate::request::{Authenticated, Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond::{self, NOSNIFF};
 use crate::tasks::compute::ComputePool;
 use crate::telemetry::access::ImpersonationMetrics;

@@ -6,7 +6,7 @@ use crate::flowcontrol::max_in_flight::Permit;
 use crate::flowcontrol::{MaxInFlight, RequestClass};
 use crate::request::user::MASTERS;
 use crate::request::{Authenticated, Request, RequestContext, RequestInfo, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
 use http::StatusCode;

@@ -2,7 +2,7 @@
 //! and 503 otherwise.
 
 use crate::request::{Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::tasks::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
 

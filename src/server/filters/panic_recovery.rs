@@ -2,7 +2,7 @@
 
 use super::Next;
 use crate::request::{AuditId, Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use futures_util::FutureExt;
 use http::StatusCode;

@@ -9,7 +9,7 @@ use super::{hold, instrument};
 use crate::flowcontrol::watch_tracker::Registered;
 use crate::flowcontrol::{Entered, FlowController, Permit, RequestClass, TooMany, Uids};
 use crate::request::{Authenticated, Initializing, Request, RequestContext, RequestInfo, Response, ResponseFuture};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use crate::telemetry::Telemetry;
 use crate::telemetry::request_parts::Part;

@@ -1,7 +1,7 @@
 //! Records the time of arrival.
 
 use crate::request::{Request, RequestContext, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 
 /// The filter; wraps the inner one.
 pub(crate) struct Received<F>(pub F);

@@ -3,7 +3,7 @@
 use super::Next;
 use crate::request::info::ResolveError;
 use crate::request::{Request, RequestContext, RequestInfo, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond::{self, TEXT};
 use http::StatusCode;
 use std::sync::Arc;

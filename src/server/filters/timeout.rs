@@ -6,7 +6,7 @@
 use super::instrument;
 use crate::request::body::BoxError;
 use crate::request::{Body, Request, RequestContext, RequestInfo, Response};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond::{self, TEXT};
 use crate::telemetry::Telemetry;
 use bytes::Bytes;

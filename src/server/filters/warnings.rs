@@ -3,7 +3,7 @@
 
 use super::amend::amended;
 use crate::request::{Request, RequestContext, Response, Warnings};
-use crate::server::chain::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use http::header::{HeaderValue, WARNING};
 
 const TOTAL: usize = Warnings::TOTAL;
