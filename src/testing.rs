@@ -72,8 +72,11 @@ pub mod pki {
     pub use crate::request::{ClientCaSource, TrustAnchors};
 }
 
-/// A write and the policies that judge it (the `expressions` benchmark).
+/// A write and the policies that apply to it (the `expressions` benchmark).
 pub mod policies;
+
+/// Authorization by roles (the `access` benchmark).
+pub mod roles;
 
 /// What the proxy reads of untrusted documents and frames (fuzz).
 pub mod proxy {

@@ -27,10 +27,8 @@ pub(crate) use escalation::{HeldRules, MissingRules};
 pub(crate) use explain::Explanation;
 pub(crate) use follow::Sources;
 pub(crate) use index::Index;
-#[cfg(test)]
-pub(crate) use objects::Binding;
 pub use objects::PolicyRule;
-pub(crate) use objects::Role;
+pub(crate) use objects::{Binding, Role};
 pub(crate) use postings::{BudgetExhausted, StepBudget};
 
 use super::attributes::OwnedAttributes;
