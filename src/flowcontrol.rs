@@ -1,4 +1,4 @@
-//! Priority and fairness: how many requests of whom run at once, and who waits.
+//! Priority and fairness: limits concurrent requests, fairly between flows, and queues the others.
 //!
 //! [`FlowController::enter`] classifies a request by FlowSchema and gives it a place in its priority [`level`].
 //! The parts of fair queuing are pure: [`queueset`] (who is next), [`seats`] (how many seats a level has),

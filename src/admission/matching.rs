@@ -126,7 +126,7 @@ impl<'a> Matcher<'a> {
         !has_operation || matches!(self.has_labels(criteria, labels), Ok(false))
     }
 
-    /// The version of the resource to judge the write in, if the criteria match. `object` is the object of the write in
+    /// The version of the resource in which the write is evaluated, if the criteria match. `object` is the object of the write in
     /// its current state.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! `admission/plugin/policy`).
 //!
 //! Entry points: [`ValidatingPolicies`] and [`MutatingPolicies`], and [`Policies`], which holds the compiled policies of a kind
-//! with their bindings and is fed from storage. A request is judged by every policy that was acknowledged before it.
+//! with their bindings and is fed from storage. Every policy that was acknowledged before a request applies to it.
 //! [`compile_errors`] and [`mutation_errors`] validate the expressions of a policy when it is written. Which requests a policy concerns is left to [`matching`](super::matching), what
 //! expressions may name and cost to [`expressions`](super::expressions).
 //!

@@ -2,7 +2,7 @@
 //! `admission/plugin/webhook`).
 //!
 //! Entry points: [`MutatingWebhooks`] and [`ValidatingWebhooks`]. [`Configurations`] holds the compiled configurations of one
-//! kind and is fed from storage; a request is judged by every configuration that was acknowledged before it.
+//! kind and is fed from storage; every configuration that was acknowledged before a request applies to it.
 //!
 //! ```text
 //! storage ──▶ informer ──▶ Configurations ──▶ Snapshot ── index by plural ──▶ selection ──▶ review ──▶ client::webhook

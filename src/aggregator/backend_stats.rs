@@ -55,7 +55,7 @@ pub(crate) struct BackendStats {
     last_failure: Mutex<Option<(OffsetDateTime, String)>>,
 }
 
-/// Number of callers that are told apart.
+/// Number of callers that are counted separately.
 const CALLERS: usize = 64;
 
 /// Guard of one request in flight; held until the response has ended.

@@ -131,7 +131,8 @@ struct BodyPieces {
 }
 
 impl BodyPieces {
-    /// Capacity of the first piece, in bytes. An announced length is believed once as much has arrived.
+    /// Capacity of the first piece, in bytes. Room for the whole of a `Content-Length` is allocated once the first piece
+    /// is full.
     const FIRST: usize = 16 << 10;
     /// Largest capacity of a piece of a body whose length is not known, in bytes.
     const LARGEST: usize = 256 << 10;

@@ -42,7 +42,7 @@ struct Limiter {
     gauge: IntGauge,
 }
 
-/// Number of callers that are told apart.
+/// Number of callers that are counted separately.
 const CALLERS: usize = 256;
 
 /// A request in flight; dropping it frees the slot.

@@ -68,7 +68,7 @@ pub(crate) struct QueueSet<T> {
     limit: u32,
     /// After this time a request gives its seats back if others need them.
     hold: Duration,
-    /// Those that keep their seats all the same.
+    /// Exempts requests from that.
     keeps_seats: fn(&T) -> bool,
     /// Requests that are not dispatched while this holds.
     held_back: fn(&T) -> bool,
@@ -214,7 +214,7 @@ impl<T> QueueSet<T> {
         if self.requests.get(id).state == State::Waiting {
             return Ok(Started::Waiting(id));
         }
-        // The caller need not be told twice.
+        // The caller learns it from the return value.
         if let Some(at) = self.dispatched.iter().rposition(|d| *d == id) {
             self.dispatched.remove(at);
         }
@@ -234,7 +234,7 @@ impl<T> QueueSet<T> {
             State::Released => self.leave_queue(id),
         }
         let request = self.requests.remove(id);
-        // It may have been told to run and not have heard of it.
+        // It may be among the dispatched requests that the caller has not taken yet.
         self.dispatched.retain(|d| *d != id);
         self.dispatch(now);
         request.item

@@ -48,10 +48,10 @@ pub(super) fn write(path: &Path, content: &str, mode: u32) -> Result<(), PkiErro
     one.commit()
 }
 
-/// Files that are written together, which costs as many waits for the disk as two files.
+/// Files that are written together. They are synced in parallel, so they take about as long as two files.
 ///
-/// After a crash, each has its old or its new content. No public file is new beside a secret that is not: a certificate
-/// without its key cannot be repaired, a key without its certificate can.
+/// After a crash, each has its old or its new content. Secrets are renamed before public files: a certificate can be issued
+/// again for its key, but a lost key cannot be recovered from its certificate.
 #[derive(Default)]
 pub(super) struct Staged(Vec<Target>);
 

@@ -51,7 +51,7 @@ pub struct RequestContext {
     pub caller: Option<Authenticated>,
     /// Hash of the flow that priority and fairness assigned the request to; `None` if it took no part.
     pub flow: Option<u64>,
-    /// Counts the request's jobs on the compute pool, for whom it keeps its seats.
+    /// Counts the request's jobs on the compute pool. The request keeps its seats while there are any.
     pub(crate) runnable: Option<RunnableJobs>,
     /// On watches: to be dropped when the initial events have been sent, or the request goes to another server.
     pub initializing: Option<Initializing>,

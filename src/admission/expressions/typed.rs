@@ -1,5 +1,5 @@
 //! [`TypeChecker`]: compiles the expressions of a policy where the types of its objects are known (upstream's
-//! `policy/validating/typechecking.go`). What it finds is told to the policy's author; admission does not depend on it.
+//! `policy/validating/typechecking.go`). Its findings are warnings in the policy's status; admission does not depend on them.
 
 use super::environment::{NAMESPACE, REQUEST};
 use torana_cel::{Environment, Program, Schema, Type};

@@ -61,7 +61,7 @@ const fn needed(
     }
 }
 
-/// Adds a warning for each webhook of the configuration that judges what its own backend needs.
+/// Adds a warning for each webhook of the configuration that is called for writes which its own backend needs.
 pub(super) async fn warn(cluster: &ObjectLookup, attributes: &Attributes, configuration: &Value) {
     for hook in Configuration::parse(configuration).hooks {
         if let Some(warning) = warning(cluster, &hook).await {
@@ -70,7 +70,7 @@ pub(super) async fn warn(cluster: &ObjectLookup, attributes: &Attributes, config
     }
 }
 
-/// The warning about a webhook that judges what its own backend needs.
+/// The warning about a webhook that is called for writes which its own backend needs.
 pub(super) async fn warning(cluster: &ObjectLookup, hook: &Hook) -> Option<String> {
     let Ok(Target::Service { namespace, .. }) = hook.client.as_ref().map(|c| &c.target) else {
         return None;

@@ -44,7 +44,7 @@ impl CustomResourceHandler {
         }
     }
 
-    /// Makes a definition that a client was told about visible to its next request.
+    /// Waits until a definition whose `Established` condition a client may have seen is in the catalog.
     async fn catch_up(&self) {
         if !self.definitions.is_current(&*self.storage) {
             // A late informer serves what it knows.
