@@ -56,7 +56,7 @@ use crate::sdk::ApiGroup;
 use crate::server::GatewayService;
 use crate::server::chain::ChainConfig;
 use crate::server::generic::GenericServer;
-use crate::server::lifecycle::{Lifecycle, PreShutdownHook, ShutdownTimeouts};
+use crate::server::lifecycle::{HookError, Lifecycle, PreShutdownHook, ShutdownTimeouts};
 use crate::server::reserved::ReservedThread;
 use crate::server::service;
 use crate::serving::Drained;
@@ -93,7 +93,7 @@ pub struct Gateway {
     audit: Option<Arc<Audit>>,
     port: OpenPort,
     handler: Arc<dyn Handler>,
-    fatal: mpsc::Receiver<String>,
+    fatal: mpsc::Receiver<HookError>,
 }
 
 /// Starts a gateway. It accepts connections when this returns; `/readyz` passes once its post-start hooks have
@@ -422,7 +422,7 @@ impl Gateway {
     /// Cancel safe.
     pub async fn failed(&mut self) -> Error {
         match self.fatal.recv().await {
-            Some(error) => Error::Fatal(error),
+            Some(error) => Error::Fatal(error.into()),
             None => std::future::pending().await,
         }
     }

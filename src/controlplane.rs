@@ -30,6 +30,7 @@ use crate::admission::Admission;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::gvk::{GroupResource, GroupVersion, GroupVersionResource};
 use crate::apimachinery::status::Result;
+use crate::proxy::tls;
 use crate::registry::StoreLookup;
 use crate::registry::converting::{ConvertingStorage, PairConversion};
 use crate::registry::resource::{Backing, Connect, Resource, SelectableFields, SubresourceHandler};
@@ -75,30 +76,21 @@ pub(crate) struct Config {
 }
 
 /// Why a control plane cannot be built.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum BuildError {
     /// No service range, more than two, two of one family, or one without a usable address.
+    #[error(
+        "--service-cluster-ip-range: service ranges must be one range, or two of different IP families, with usable \
+         addresses"
+    )]
     ServiceRange,
     /// A group version, or a resource or kind within one, is registered twice.
+    #[error("double registration of {0}")]
     Duplicate(String),
-    /// `--kubelet-certificate-authority` is unusable.
-    KubeletAuthority(String),
+    /// The CA bundle of the kubelets cannot be used.
+    #[error("--kubelet-certificate-authority: {0}")]
+    KubeletAuthority(tls::Error),
 }
-
-impl std::fmt::Display for BuildError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Duplicate(what) => write!(f, "double registration of {what}"),
-            Self::ServiceRange => f.write_str(
-                "--service-cluster-ip-range: service ranges must be one range, or two of different IP families, with \
-                 usable addresses",
-            ),
-            Self::KubeletAuthority(why) => write!(f, "--kubelet-certificate-authority: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for BuildError {}
 
 /// A resource definition and its store.
 pub(crate) type Served = (Arc<Resource>, Arc<Store>);

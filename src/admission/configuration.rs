@@ -27,16 +27,68 @@ const OUTER: ConfigSchema = ConfigSchema {
     fields: &[("plugins", &[])],
 };
 
+/// Why the configuration of the plugins cannot be used. `Display` names the file or the plugin at fault.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("cannot read {}: {source}", .file.display())]
+    Read { file: PathBuf, source: std::io::Error },
+    #[error("{}: {source}", .file.display())]
+    Yaml { file: PathBuf, source: yaml::Error },
+    #[error("{}: strict decoding error: {first}", .file.display())]
+    Duplicate { file: PathBuf, first: String },
+    #[error("{}: {source}", .file.display())]
+    File { file: PathBuf, source: InvalidObject },
+    #[error("{}: plugins[{index}]: {source}", .file.display())]
+    Entry {
+        file: PathBuf,
+        index: usize,
+        source: InvalidEntry,
+    },
+    #[error("{plugin}: {source}")]
+    Plugin { plugin: String, source: InvalidObject },
+}
+
+/// What is wrong with the entry of a plugin.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InvalidEntry {
+    #[error(transparent)]
+    Object(#[from] InvalidObject),
+    #[error("{0} must be a string")]
+    NotString(&'static str),
+    /// The file of the plugin cannot be used.
+    #[error(transparent)]
+    File(#[from] Box<Error>),
+}
+
+/// What is wrong with an object.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InvalidObject {
+    #[error("must be an object")]
+    NotObject,
+    #[error("strict decoding error: unknown field {0:?}")]
+    UnknownField(String),
+    #[error("no kind {kind:?} of version {version:?} is known here, only {expected} of {}", .versions.join(" or "))]
+    Kind {
+        kind: String,
+        version: String,
+        expected: &'static str,
+        versions: &'static [&'static str],
+    },
+    #[error("{field}: {source}")]
+    Field { field: &'static str, source: Box<Self> },
+}
+
 /// Reads a file; injectable for tests.
 pub(crate) type Read<'a> = &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>;
 
-fn document(path: &Path, read: Read<'_>) -> Result<Value, String> {
-    let at = path.display();
-    let bytes = read(path).map_err(|e| format!("cannot read {at}: {e}"))?;
-    let (value, doubled) = yaml::decode_with_duplicates(&bytes).map_err(|e| format!("{at}: {e}"))?;
-    match doubled.first() {
+fn document(path: &Path, read: Read<'_>) -> Result<Value, Error> {
+    let file = || path.to_owned();
+    let bytes = read(path).map_err(|source| Error::Read { file: file(), source })?;
+    let decoded = yaml::decode_with_duplicates(&bytes);
+    let (value, duplicates) = decoded.map_err(|source| Error::Yaml { file: file(), source })?;
+    match duplicates.into_iter().next() {
         None => Ok(value),
-        Some(first) => Err(format!("{at}: strict decoding error: {first}")),
+        Some(first) => Err(Error::Duplicate { file: file(), first }),
     }
 }
 
@@ -44,42 +96,28 @@ impl Configuration {
     /// Reads the file at `path` and the files it refers to, relative to its directory.
     ///
     /// # Errors
-    /// A one-line message with the file at fault.
-    pub(crate) fn read(path: &Path, read: Read<'_>) -> Result<Self, String> {
+    /// [`Error`].
+    pub(crate) fn read(path: &Path, read: Read<'_>) -> Result<Self, Error> {
         let value = document(path, read)?;
-        let at = path.display();
         let untyped = value.api_version().is_empty() && ObjectView::kind(&value).is_empty();
         if untyped && !value.get("podNodeSelectorPluginConfig").is_null() {
             // PodNodeSelector's legacy format, from before AdmissionConfiguration existed.
             return Ok(Self(vec![("PodNodeSelector".to_owned(), value)]));
         }
-        OUTER.check(&value).map_err(|e| format!("{at}: {e}"))?;
+        OUTER.check(&value).map_err(|source| Error::File {
+            file: path.to_owned(),
+            source,
+        })?;
         let mut all: Vec<(String, Value)> = Vec::new();
-        for (i, plugin) in value.get("plugins").items().iter().enumerate() {
-            let wrong = |why: String| format!("{at}: plugins[{i}]: {why}");
-            only(plugin, &["name", "path", "configuration"]).map_err(wrong)?;
-            for field in ["name", "path"] {
-                let value = plugin.get(field);
-                if !value.is_null() && value.as_str().is_none() {
-                    return Err(wrong(format!("{field} must be a string")));
-                }
-            }
+        for (index, plugin) in value.get("plugins").items().iter().enumerate() {
             let name = plugin.str_at(&["name"]);
-            // As upstream, the first of two entries for one plugin wins.
-            if all.iter().any(|(known, _)| known == name) {
-                continue;
-            }
-            let file = plugin.str_at(&["path"]);
-            let given = plugin.get("configuration");
-            let configuration = match (given.is_null(), file) {
-                (false, _) => given.clone(),
-                (true, "") => continue,
-                (true, file) => {
-                    let base = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
-                    document(&base.join(file), read).map_err(wrong)?
-                }
-            };
-            all.push((name.to_owned(), configuration));
+            let known = all.iter().any(|(known, _)| known == name);
+            let configuration = entry(plugin, path, read, known).map_err(|source| Error::Entry {
+                file: path.to_owned(),
+                index,
+                source,
+            })?;
+            all.extend(configuration.map(|value| (name.to_owned(), value)));
         }
         Ok(Self(all))
     }
@@ -92,35 +130,61 @@ impl Configuration {
     /// The configuration of a plugin, checked against its schema.
     ///
     /// # Errors
-    /// A one-line message if the kind is wrong or a field is unknown.
-    pub(crate) fn checked(&self, plugin: &str, shape: &ConfigSchema) -> Result<Option<&Value>, String> {
+    /// [`Error::Plugin`] if the kind is wrong or a field is unknown.
+    pub(crate) fn checked(&self, plugin: &str, shape: &ConfigSchema) -> Result<Option<&Value>, Error> {
         let Some(value) = self.of(plugin) else {
             return Ok(None);
         };
-        shape.check(value).map_err(|e| format!("{plugin}: {e}"))?;
+        shape.check(value).map_err(|source| Error::Plugin {
+            plugin: plugin.to_owned(),
+            source,
+        })?;
         Ok(Some(value))
     }
 }
 
-fn only(value: &Value, fields: &[&str]) -> Result<(), String> {
+/// The configuration in the entry of a plugin, or in the file that the entry names. `None` if there is none, or if the
+/// plugin is known: as upstream, the first of two entries for one plugin wins.
+fn entry(plugin: &Value, path: &Path, read: Read<'_>, known: bool) -> Result<Option<Value>, InvalidEntry> {
+    only(plugin, &["name", "path", "configuration"])?;
+    for field in ["name", "path"] {
+        let value = plugin.get(field);
+        if !value.is_null() && value.as_str().is_none() {
+            return Err(InvalidEntry::NotString(field));
+        }
+    }
+    let given = plugin.get("configuration");
+    match (given.is_null(), plugin.str_at(&["path"])) {
+        _ if known => Ok(None),
+        (false, _) => Ok(Some(given.clone())),
+        (true, "") => Ok(None),
+        (true, file) => {
+            let base = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+            Ok(Some(document(&base.join(file), read).map_err(Box::new)?))
+        }
+    }
+}
+
+fn only(value: &Value, fields: &[&str]) -> Result<(), InvalidObject> {
     let Some(object) = value.as_object() else {
-        return Err("must be an object".to_owned());
+        return Err(InvalidObject::NotObject);
     };
     match object.keys().find(|key| !fields.contains(key)) {
         None => Ok(()),
-        Some(key) => Err(format!("strict decoding error: unknown field {key:?}")),
+        Some(key) => Err(InvalidObject::UnknownField(key.to_owned())),
     }
 }
 
 impl ConfigSchema {
-    fn check(&self, value: &Value) -> Result<(), String> {
+    fn check(&self, value: &Value) -> Result<(), InvalidObject> {
         let (version, kind) = (value.api_version(), ObjectView::kind(value));
         if !self.versions.contains(&version) || kind != self.kind {
-            return Err(format!(
-                "no kind {kind:?} of version {version:?} is known here, only {} of {}",
-                self.kind,
-                self.versions.join(" or ")
-            ));
+            return Err(InvalidObject::Kind {
+                kind: kind.to_owned(),
+                version: version.to_owned(),
+                expected: self.kind,
+                versions: self.versions,
+            });
         }
         let mut names = vec!["apiVersion", "kind", "metadata"];
         names.extend(self.fields.iter().map(|(name, _)| *name));
@@ -128,7 +192,10 @@ impl ConfigSchema {
         for (name, within) in self.fields.iter().filter(|(_, within)| !within.is_empty()) {
             let part = value.get(name);
             if !part.is_null() {
-                only(part, within).map_err(|e| format!("{name}: {e}"))?;
+                only(part, within).map_err(|source| InvalidObject::Field {
+                    field: name,
+                    source: Box::new(source),
+                })?;
             }
         }
         Ok(())
@@ -139,7 +206,7 @@ impl ConfigSchema {
 mod tests {
     use super::*;
 
-    fn read(files: &[(&str, &str)]) -> Result<Configuration, String> {
+    fn read(files: &[(&str, &str)]) -> Result<Configuration, Error> {
         let open = |path: &Path| {
             let found = files.iter().find(|(name, _)| Path::new(name) == path);
             found
@@ -165,7 +232,7 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_errors_with_their_location() {
-        let of = |text: &str| read(&[("/etc/adm/c.yaml", text)]).unwrap_err();
+        let of = |text: &str| read(&[("/etc/adm/c.yaml", text)]).unwrap_err().to_string();
         assert_eq!(
             of(&format!("{HEAD}plugin: []")),
             "/etc/adm/c.yaml: strict decoding error: unknown field \"plugin\""
@@ -190,7 +257,7 @@ mod tests {
         let of = |text: &str| {
             let outer = format!("{HEAD}plugins:\n- name: P\n  configuration: {text}");
             let got = read(&[("/etc/adm/c.yaml", &outer)]).unwrap();
-            got.checked("P", &shape).map(|v| v.is_some())
+            got.checked("P", &shape).map(|v| v.is_some()).map_err(|e| e.to_string())
         };
         assert_eq!(of("{apiVersion: x/v1, kind: K, a: {b: 1}}"), Ok(true));
         assert_eq!(

@@ -17,8 +17,8 @@ mod typed;
 mod variables;
 
 pub(crate) use conditions::{Conditions, Judged};
-pub(crate) use environment::{Compiler, Expression, Returns};
-pub(crate) use evaluation::{Case, OUT_OF_BUDGET, OutOfBudget, Run, Subject};
+pub(crate) use environment::{CompileError, Compiler, Expression, Returns};
+pub(crate) use evaluation::{Case, EvaluationError, OutOfBudget, Run, Subject};
 pub(crate) use inputs::{Checks, Inputs, namespace, own_check};
 pub(crate) use typed::TypeChecker;
 pub(crate) use variables::Variables;

@@ -56,6 +56,11 @@ pub(crate) struct AutoRegister {
     missing: Arc<Mutex<BTreeSet<Str>>>,
 }
 
+/// Some built-in APIServices were never available since the start. `Display` lists them.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("missing APIService: [{}]", .0.join(" "))]
+pub(crate) struct Incomplete(Vec<Str>);
+
 /// What to do about one name. The letters in [`decide`] are the cells of the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
@@ -162,13 +167,12 @@ impl AutoRegister {
     ///
     /// # Errors
     /// The missing names.
-    pub(crate) fn completion(&self) -> Result<(), String> {
+    pub(crate) fn completion(&self) -> Result<(), Incomplete> {
         let missing = self.missing.lock();
         if missing.is_empty() {
             return Ok(());
         }
-        let names: Vec<&str> = missing.iter().map(Str::as_str).collect();
-        Err(format!("missing APIService: [{}]", names.join(" ")))
+        Err(Incomplete(missing.iter().cloned().collect()))
     }
 
     /// Applies the table once to each name, retrying failures. To be called when the informer has synced.

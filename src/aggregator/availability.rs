@@ -17,6 +17,7 @@ use super::apiservice::{ApiService, Condition, ServiceReference};
 use super::resolver::{EndpointSlice, Service, ServiceIndex, ServiceResolver};
 use super::transports::{TransportError, TransportId, Transports};
 use super::writer::ApiServiceWriter;
+use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Str;
 use crate::client::{Change, Informer};
 use crate::proxy::transport::Transport;
@@ -49,6 +50,20 @@ pub(crate) struct Availability {
     remote: WorkQueue<Str>,
     by_service: Mutex<HashMap<Box<str>, BTreeSet<Str>>>,
     failures: Mutex<Failures>,
+}
+
+/// Why the check of an APIService is to be repeated soon.
+#[derive(Debug, thiserror::Error)]
+enum SyncError {
+    /// There can be no connection to the backend.
+    #[error(transparent)]
+    Transport(TransportError),
+    /// The probes failed: the message of the condition.
+    #[error("{0}")]
+    Probe(Str),
+    /// The condition could not be written.
+    #[error(transparent)]
+    Write(Status),
 }
 
 /// Dependencies of the controllers.
@@ -224,7 +239,7 @@ impl Availability {
     }
 
     /// Checks one APIService and updates its condition. An error is retried with backoff.
-    async fn sync(&self, kind: ControllerKind, name: &str) -> Result<(), String> {
+    async fn sync(&self, kind: ControllerKind, name: &str) -> Result<(), SyncError> {
         let Some(s) = self.informer.get(name) else {
             let _ = self.telemetry.unavailable_apiservice.remove_label_values(&[name]);
             self.failures().forget(name);
@@ -245,11 +260,11 @@ impl Availability {
                         self.failures().checking(&s.name, id);
                         self.confirmed(&s, service, &transport).await
                     }
-                    (Err(TransportError::Bundle(why)), None) => return Err(why),
+                    (Err(e), None) => return Err(SyncError::Transport(e)),
                 };
                 self.write(&s, &condition).await?;
                 match condition.reason.as_str() {
-                    "FailedDiscoveryCheck" => Err(condition.message.to_string()),
+                    "FailedDiscoveryCheck" => Err(SyncError::Probe(condition.message)),
                     _ => Ok(()),
                 }
             }
@@ -261,20 +276,25 @@ impl Availability {
     /// a single lost or lucky exchange changes nothing.
     async fn confirmed(&self, s: &ApiService, service: &ServiceReference, transport: &Transport) -> Condition {
         let first = check::probe_condition(s, service, &*self.resolver, transport).await;
-        let changes = s.available.as_ref().is_some_and(|known| known.status != first.status);
+        let changes = s
+            .available
+            .as_ref()
+            .is_some_and(|known| known.status != first.condition.status);
         // A check that took seconds has waited for five probes; another would double the time for nothing.
-        if !changes || !check::is_quick(&first) {
-            return first;
+        if !changes || first.timed_out {
+            return first.condition;
         }
         tokio::time::sleep(CONFIRM).await;
-        let second = check::probe_condition(s, service, &*self.resolver, transport).await;
+        let second = check::probe_condition(s, service, &*self.resolver, transport)
+            .await
+            .condition;
         match &s.available {
             Some(known) if known.status == second.status => known.clone(),
             _ => second,
         }
     }
 
-    async fn write(&self, s: &ApiService, condition: &Condition) -> Result<(), String> {
+    async fn write(&self, s: &ApiService, condition: &Condition) -> Result<(), SyncError> {
         // The gauge is set even if the condition is unchanged: after a restart it has no value yet.
         let up = condition.status == "True";
         self.telemetry
@@ -291,7 +311,7 @@ impl Availability {
         match self.writer.set_condition(&s.name, condition).await {
             Ok(()) => {}
             Err(e) if e.reason == "NotFound" => return Ok(()),
-            Err(e) => return Err(e.message.to_string()),
+            Err(e) => return Err(SyncError::Write(e)),
         }
         if s.is_available() && !up {
             let reason = match condition.reason.as_str() {

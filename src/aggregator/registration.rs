@@ -161,7 +161,7 @@ impl Registration {
                 Settings::Remote(Arc::new(Remote {
                     service: service.clone(),
                     available: s.is_available() && is_described,
-                    transport: transport.map_err(|why| why.to_string()),
+                    transport,
                     stats,
                 }))
             }

@@ -16,11 +16,11 @@ use super::backend_stats::BackendStats;
 use super::proxy::{ProxyHandler, ProxyShared, Remote, Settings, TerminationMetrics};
 use super::references::References;
 use super::resolver::{ResolveError, ServiceResolver};
-use super::transports::{ForwardingHeaders, Transports};
+use super::transports::{ForwardingHeaders, TransportError, Transports};
 use crate::proxy::hops::Hops;
 use crate::proxy::outbound::Outbound;
 use crate::proxy::policy::ProxyPolicy;
-use crate::proxy::tls::{ClientTls, TlsBuilder, TlsInputs};
+use crate::proxy::tls::{self, ClientTls, TlsBuilder, TlsInputs};
 use crate::proxy::transport::{ConnectionLimits, Transport};
 use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler, UserInfo};
 use crate::tasks::TaskGroup;
@@ -96,11 +96,12 @@ pub(crate) fn transports(telemetry: &Telemetry) -> Transports {
 }
 
 /// A transport that trusts `ca_pem` for `ext.ns.svc`, or any certificate if it is empty.
-pub(crate) fn transport(ca_pem: &str) -> Result<Arc<Transport>, String> {
-    Ok(Arc::new(Transport::new(tls(ca_pem)?, Arc::default(), tasks())))
+pub(crate) fn transport(ca_pem: &str) -> Result<Arc<Transport>, TransportError> {
+    let tls = tls(ca_pem).map_err(TransportError::Bundle)?;
+    Ok(Arc::new(Transport::new(tls, Arc::default(), tasks())))
 }
 
-fn tls(ca_pem: &str) -> Result<ClientTls, String> {
+fn tls(ca_pem: &str) -> Result<ClientTls, tls::Error> {
     TlsBuilder::new(provider()).build(&TlsInputs {
         insecure: ca_pem.is_empty(),
         ca_bundle: ca_pem.as_bytes().to_vec().into(),
@@ -125,7 +126,7 @@ pub(crate) fn proxy(authority: &str, ca_pem: &str) -> Arc<ProxyHandler> {
 /// A handler whose backend is always at this address.
 pub(crate) fn proxy_with(
     authority: &str,
-    transport: Result<Arc<Transport>, String>,
+    transport: Result<Arc<Transport>, TransportError>,
     stats: Arc<BackendStats>,
 ) -> Arc<ProxyHandler> {
     let settings = Settings::Remote(Arc::new(Remote {

@@ -6,7 +6,7 @@ use super::own_requests::{self, AGGREGATOR, PROBE};
 use super::references::{self, ReferenceError, References};
 use crate::proxy::hops::HOPS;
 use crate::proxy::outbound::Outbound;
-use crate::proxy::tls::{TlsBuilder, TlsInputs};
+use crate::proxy::tls::{self, TlsBuilder, TlsInputs};
 use crate::proxy::transport::{ConnectionLimits, Transport, UpstreamOptions};
 use crate::request::headers::IdentityHeaders;
 use crate::sync::Mutex;
@@ -58,11 +58,14 @@ pub(crate) struct ForwardingHeaders {
 }
 
 /// Why there can be no connection.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum TransportError {
-    /// `spec.caBundle` cannot be parsed. The text is upstream's.
-    #[error("{0}")]
-    Bundle(String),
+    /// The object has no backend.
+    #[error("a local APIService has no transport")]
+    Local,
+    /// `spec.caBundle` cannot be used.
+    #[error(transparent)]
+    Bundle(tls::Error),
     /// The annotations are invalid or refer to unusable objects.
     #[error("{}", .0.message)]
     Annotations(ReferenceError),
@@ -94,7 +97,7 @@ impl Transports {
         }
     }
 
-    /// Calls `report` when an exchange over a transport fails or one of its connections breaks. The first caller is heard.
+    /// Calls `report` when an exchange over a transport fails or one of its connections breaks. Only the first call has an effect.
     pub(crate) fn on_failure(&self, report: impl Fn(TransportId) + Send + Sync + 'static) {
         // A second caller would be a programming error without consequence for requests.
         let _ = self.on_failure.set(Box::new(report));
@@ -175,7 +178,7 @@ impl Transports {
 
     fn inputs(&self, s: &ApiService) -> Result<TlsInputs, TransportError> {
         let Some(service) = &s.service else {
-            return Err(TransportError::Bundle("a local APIService has no transport".into()));
+            return Err(TransportError::Local);
         };
         if let Some(fault) = &s.fault {
             return Err(TransportError::Annotations(ReferenceError {

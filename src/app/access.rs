@@ -2,6 +2,7 @@
 //! feed them.
 
 use super::Error;
+use super::error::Cause;
 use crate::authz::abac::Abac;
 use crate::authz::config::{self, AuthorizerConfig, Mode};
 use crate::authz::node::{self, Graph, Node};
@@ -192,18 +193,19 @@ async fn follow(path: PathBuf, current: Arc<ReloadableUnion>, parts: SharedParts
                 continue;
             }
         };
-        let union = config::parse(&text).and_then(|new| {
+        let union = || {
+            let new = config::parse(&text)?;
             let found = types(&new);
             if required != found {
                 let missing: Vec<_> = required.difference(&found).collect();
                 let added: Vec<_> = found.difference(&required).collect();
-                return Err(format!(
+                return Err(Cause::from(format!(
                     "missing required types: {missing:?}, types not enabled at start: {added:?}"
-                ));
+                )));
             }
-            parts.union(&new).map_err(|e| e.to_string())
-        });
-        match union {
+            Ok(parts.union(&new)?)
+        };
+        match union() {
             Ok(union) => {
                 current.0.store(Arc::new(union));
                 tracing::info!(file = %path.display(), "authorization configuration reloaded");

@@ -2,6 +2,7 @@
 //! and `--admission-control-config-file`.
 
 use super::Error;
+use super::error::Cause;
 use super::webhooks::AdmissionWebhooks;
 use crate::admission::configuration::ConfigSchema;
 use crate::admission::plugins::*;
@@ -101,8 +102,8 @@ const POD_TOLERATIONS: ConfigSchema = ConfigSchema {
     fields: &[("default", &[]), ("whitelist", &[])],
 };
 
-fn about_file(error: impl Display) -> Error {
-    Error::flag("admission-control-config-file")(error.to_string())
+fn about_file(error: impl Into<Cause>) -> Error {
+    Error::flag("admission-control-config-file")(error)
 }
 
 fn about(plugin: &str, error: impl Display) -> Error {

@@ -3,6 +3,7 @@
 use super::store::Stores;
 use crate::client::probe;
 use crate::controlplane::Probe;
+use crate::request::body::BoxError;
 use async_trait::async_trait;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Weak};
@@ -19,8 +20,8 @@ impl Probe for Local {
         self.0
     }
 
-    async fn check(&self) -> Result<String, String> {
-        probe::https(SocketAddr::from((Ipv4Addr::LOCALHOST, self.1)), "/healthz").await
+    async fn check(&self) -> Result<String, BoxError> {
+        Ok(probe::https(SocketAddr::from((Ipv4Addr::LOCALHOST, self.1)), "/healthz").await?)
     }
 }
 
@@ -30,14 +31,10 @@ impl Probe for Store {
         &self.0
     }
 
-    async fn check(&self) -> Result<String, String> {
-        match self.1.upgrade() {
-            Some(stores) => stores
-                .health(self.2)
-                .map(|()| "ok".to_owned())
-                .map_err(|e| e.to_string()),
-            None => Err("the store is closed".to_owned()),
-        }
+    async fn check(&self) -> Result<String, BoxError> {
+        let stores = self.1.upgrade().ok_or("the store is closed")?;
+        stores.health(self.2)?;
+        Ok("ok".to_owned())
     }
 }
 

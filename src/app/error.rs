@@ -50,8 +50,8 @@ pub enum Error {
     #[error("ended by a second signal")]
     SecondSignal,
     /// A running gateway cannot go on, for example because a post-start hook failed.
-    #[error("{0}")]
-    Fatal(String),
+    #[error(transparent)]
+    Fatal(Cause),
     /// Anything else, such as a taken port or a damaged store.
     #[error(transparent)]
     Other(Cause),

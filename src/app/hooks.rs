@@ -3,6 +3,7 @@
 use super::store::Stores;
 use super::trust;
 use crate::aggregator::Aggregator;
+use crate::apimachinery::status::Status;
 use crate::client::InformerHandle;
 use crate::controlplane::ControlPlane;
 use crate::controlplane::bootstrap::{
@@ -25,22 +26,37 @@ const DEFAULTS: Duration = Duration::from_secs(30);
 /// Time limit for creating the flow control defaults.
 const FLOW_CONTROL: Duration = Duration::from_secs(300);
 
+/// Objects that every cluster has could not be created.
+#[derive(Debug, thiserror::Error)]
+#[error("making the {what}: {source}")]
+struct NotMade {
+    what: &'static str,
+    source: Status,
+}
+
+impl NotMade {
+    /// For `map_err`.
+    fn of(what: &'static str) -> impl FnOnce(Status) -> Self {
+        move |source| Self { what, source }
+    }
+}
+
 /// Adds the hooks that create the default objects.
 pub(crate) fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
     let p = plane.clone();
     server.add_post_start_hook("rbac/bootstrap-roles", move |_| async move {
         let made = retry(DEFAULTS, || rbac::ensure(&p)).await;
-        made.map_err(|e| format!("making the default roles: {e}"))
+        Ok(made.map_err(NotMade::of("default roles"))?)
     });
     let p = plane.clone();
     server.add_post_start_hook("scheduling/bootstrap-system-priority-classes", move |_| async move {
         let made = retry(DEFAULTS, || priority_classes::ensure(&p)).await;
-        made.map_err(|e| format!("making the system priority classes: {e}"))
+        Ok(made.map_err(NotMade::of("system priority classes"))?)
     });
     let p = plane.clone();
     server.add_post_start_hook("priority-and-fairness-config-producer", move |cx| async move {
         let made = retry(FLOW_CONTROL, || flowcontrol::ensure(&p)).await;
-        made.map_err(|e| format!("making the flow control defaults: {e}"))?;
+        made.map_err(NotMade::of("flow control defaults"))?;
         flowcontrol::spawn_reconciler(&cx.tasks, p);
         Ok(())
     });
@@ -125,7 +141,7 @@ pub(crate) fn system_objects(
         let now = trust.borrow().clone();
         let outcome = bootstrap::ensure(&plane, &advertise, &now).await;
         bootstrap::spawn_reconcilers(&cx.tasks, plane, advertise, trust);
-        outcome.map_err(|e| format!("making the system objects: {e}"))?;
+        outcome.map_err(NotMade::of("system objects"))?;
         made.fire();
         Ok(())
     });
@@ -194,11 +210,12 @@ mod tests {
     fn readiness_waits_for_every_informer() {
         let (a, b) = (Signal::new("a"), Signal::new("b"));
         let check = informer_sync(vec![a.clone(), b.clone()]);
+        let error = || check.run().map_err(|e| e.to_string());
         let waits_for = |n: usize| Err(format!("{n} informers not started or synced yet"));
-        assert_eq!(check.run(), waits_for(2));
+        assert_eq!(error(), waits_for(2));
         a.fire();
-        assert_eq!(check.run(), waits_for(1));
+        assert_eq!(error(), waits_for(1));
         b.fire();
-        assert_eq!(check.run(), Ok(()));
+        assert_eq!(error(), Ok(()));
     }
 }

@@ -4,10 +4,10 @@
 use super::Error;
 use crate::apimachinery::codec::hex;
 use crate::authn::oidc::configuration::{AnonymousConfig, JwtIssuer};
-use crate::authn::oidc::{JwtAuthenticators, discover};
+use crate::authn::oidc::{IssuerError, JwtAuthenticators, discover};
 use crate::authn::service_account::system_clock;
-use crate::cli::CompletedOptions;
 use crate::cli::complete::{parse_authentication_config, read_authentication_config};
+use crate::cli::{CompletedOptions, UsageError};
 use crate::tasks::compute::{ComputePool, Flow};
 use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
@@ -86,13 +86,28 @@ fn server_id(options: &CompletedOptions) -> String {
     format!("sha256:{}", hex(digest.as_ref()))
 }
 
-#[derive(Debug)]
+/// Why a changed file is not applied.
+#[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// Permanent until the file changes.
-    Text(String),
+    #[error(transparent)]
+    Unreadable(Unreadable),
+    #[error("the server is too busy to compile it")]
+    Busy,
+    #[error(transparent)]
+    Invalid(UsageError),
+    #[error("anonymous: Forbidden: changed from initial configuration file")]
+    Anonymous,
+    #[error(transparent)]
+    Provider(IssuerError),
     /// The providers were not discovered in time; may succeed later.
-    Providers,
+    #[error("the providers were not discovered within {HEALTHY_WITHIN:?}")]
+    Undiscovered,
 }
+
+/// Why the file cannot be read. A text, to notice when the reason changes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct Unreadable(String);
 
 struct Follower {
     path: PathBuf,
@@ -118,7 +133,8 @@ impl Follower {
                 () = stop.wait() => return,
                 () = tokio::time::sleep(CHECK_INTERVAL) => {}
             }
-            let read = std::fs::read(&self.path).map_err(|e| format!("cannot read {}: {e}", self.path.display()));
+            let read =
+                std::fs::read(&self.path).map_err(|e| Unreadable(format!("cannot read {}: {e}", self.path.display())));
             if refused.as_ref() == Some(&read) {
                 continue;
             }
@@ -139,16 +155,10 @@ impl Follower {
                     }
                     (self.in_force, refused) = (read.ok(), None);
                 }
-                Err(failure) => {
-                    let error = match failure {
-                        Failure::Text(error) => {
-                            refused = Some(read);
-                            error
-                        }
-                        Failure::Providers => {
-                            format!("the providers were not discovered within {HEALTHY_WITHIN:?}")
-                        }
-                    };
+                Err(error) => {
+                    if !matches!(error, Failure::Undiscovered) {
+                        refused = Some(read);
+                    }
                     tracing::error!(%error, "invalid authentication configuration; keeping the previous one");
                     self.metrics.reloaded(false);
                 }
@@ -157,26 +167,25 @@ impl Follower {
     }
 
     /// Applies the content of the file. False if it is what is in force.
-    async fn check(&mut self, read: &Result<Vec<u8>, String>) -> Result<bool, Failure> {
-        let text = read.clone().map_err(Failure::Text)?;
+    async fn check(&mut self, read: &Result<Vec<u8>, Unreadable>) -> Result<bool, Failure> {
+        let text = read.clone().map_err(Failure::Unreadable)?;
         let (path, service_accounts) = (self.path.clone(), self.service_accounts.clone());
         // Expressions are compiled, which may take a while.
         let parsed = async move { parse_authentication_config(&path, text, &service_accounts) };
         let parsed = self.compute.run(Flow::System, 0, parsed).await;
-        let config = parsed.map_err(|_| Failure::Text("the server is too busy to compile it".to_owned()))?;
-        let config = config.map_err(|e| Failure::Text(e.to_string()))?;
+        let config = parsed.map_err(|_| Failure::Busy)?;
+        let config = config.map_err(Failure::Invalid)?;
         if config.anonymous != self.anonymous {
-            let why = "anonymous: Forbidden: changed from initial configuration file";
-            return Err(Failure::Text(why.to_owned()));
+            return Err(Failure::Anonymous);
         }
         if config.issuers == self.issuers {
             return Ok(false);
         }
-        let set = discover(&config.issuers, &self.tasks).map_err(|e| Failure::Text(e.to_string()))?;
+        let set = discover(&config.issuers, &self.tasks).map_err(Failure::Provider)?;
         let deadline = Instant::now() + HEALTHY_WITHIN;
         while !set.is_ready() {
             if Instant::now() >= deadline {
-                return Err(Failure::Providers);
+                return Err(Failure::Undiscovered);
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -247,11 +256,11 @@ mod tests {
                 Ok(text.replace("jwt:", "anonymous: {enabled: true}\njwt:").into_bytes()),
                 "changed from initial",
             ),
-            (Err("cannot read f".to_owned()), "cannot read f"),
+            (Err(Unreadable("cannot read f".to_owned())), "cannot read f"),
         ] {
             let told = follower.check(&text).await;
             assert!(
-                matches!(&told, Err(Failure::Text(told)) if told.contains(why)),
+                matches!(&told, Err(failure) if failure.to_string().contains(why)),
                 "{told:?}"
             );
             assert!(trusted().await);

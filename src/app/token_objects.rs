@@ -2,7 +2,7 @@
 
 use crate::apimachinery::value::Value;
 use crate::authn::CacheDependency;
-use crate::authn::service_account::{ObjectReader, ResolvedObject};
+use crate::authn::service_account::{ObjectReader, ResolvedObject, Unreadable};
 use crate::registry::StoreLookup;
 use crate::registry::strategy::Context;
 use crate::storage::{Entry, MinRevision, Storage};
@@ -35,16 +35,21 @@ impl std::fmt::Debug for EntryUnchanged {
 
 #[async_trait]
 impl ObjectReader for TokenObjects {
-    async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<ResolvedObject>, String> {
+    async fn get(
+        &self,
+        resource: &'static str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ResolvedObject>, Unreadable> {
         // Claims are signed but their content is arbitrary; a slash would address the key of another resource.
         if name.is_empty() || name.contains('/') || namespace.contains('/') {
             return Ok(None);
         }
-        let store = self.0.get("", resource).map_err(|e| e.message)?;
+        let store = self.0.get("", resource).map_err(|e| Unreadable(e.into()))?;
         let storage = store.storage().clone();
         let key = store.resource().key(namespace, name);
         let found = storage.get(&key, MinRevision::Latest).await;
-        Ok(found.map_err(|e| e.to_string())?.map(|entry| ResolvedObject {
+        Ok(found.map_err(|e| Unreadable(e.into()))?.map(|entry| ResolvedObject {
             object: entry.decode(),
             dependency: Arc::new(EntryUnchanged { storage, entry }),
         }))

@@ -5,7 +5,7 @@ use crate::admission::policy::{MutatingPolicy, Policies, StoredPolicy, Validatin
 use crate::admission::{self, Configuration, webhook::Configurations};
 use crate::aggregator::{ServiceReference, ServiceResolver};
 use crate::apimachinery::time;
-use crate::client::webhook::{Identities, ResolveService, SharedWebhooks, Webhooks};
+use crate::client::webhook::{Identities, ResolveError, ResolveService, SharedWebhooks, Webhooks};
 use crate::controlplane::ControlPlane;
 use crate::extensions::conversion::Conversions;
 use crate::proxy::outbound::Outbound;
@@ -46,10 +46,10 @@ impl Services {
 }
 
 impl ResolveService for Services {
-    fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Arc<[Arc<str>]>, String> {
-        let resolver = self.resolver.get().ok_or("the server is still starting")?;
+    fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Arc<[Arc<str>]>, ResolveError> {
+        let resolver = self.resolver.get().ok_or(ResolveError::Starting)?;
         let found = resolver.endpoints(&ServiceReference::new(namespace, name, port));
-        found.map(Into::into).map_err(|e| e.0)
+        found.map(Into::into).map_err(|e| ResolveError::NoAddress(e.0))
     }
 
     fn own_server(&self) -> Option<Arc<dyn Handler>> {

@@ -6,7 +6,7 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use parse::PolicyError;
+pub(crate) use parse::{InvalidPolicy, PolicyError};
 
 use crate::request::{AuditLevel, RequestInfo, UserInfo};
 use std::path::Path;
@@ -127,8 +127,8 @@ impl Policy {
     /// Parses the text of a policy.
     ///
     /// # Errors
-    /// A one-line message that begins with the line number.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
+    /// [`InvalidPolicy`].
+    pub fn parse(text: &[u8]) -> Result<Self, InvalidPolicy> {
         parse::text(text)
     }
 

@@ -104,6 +104,7 @@ impl TokenAuthenticator for BootstrapTokens {
 mod tests {
     use super::*;
     use crate::apimachinery::value::Value;
+    use crate::authn::service_account::Unreadable;
     use crate::json;
 
     struct One(Value);
@@ -119,7 +120,7 @@ mod tests {
 
     #[async_trait]
     impl ObjectReader for One {
-        async fn get(&self, _: &'static str, ns: &str, name: &str) -> Result<Option<ResolvedObject>, String> {
+        async fn get(&self, _: &'static str, ns: &str, name: &str) -> Result<Option<ResolvedObject>, Unreadable> {
             assert_eq!(ns, "kube-system");
             Ok((name == "bootstrap-token-abcdef").then(|| ResolvedObject {
                 object: self.0.clone(),

@@ -10,7 +10,7 @@ pub(crate) mod configuration;
 mod expressions;
 mod provider;
 
-pub(crate) use authenticator::{JwtAuthenticators, discover};
+pub(crate) use authenticator::{IssuerError, JwtAuthenticators, discover};
 pub use configuration::Configuration;
 pub(crate) use configuration::{JwtIssuer, Mapping, Prefixed};
 
@@ -19,15 +19,9 @@ use crate::request::UserInfo;
 
 /// The user that verified claims of a provider map to, as far as a reactor thread evaluates it (fuzz).
 ///
-/// # Errors
-/// Why the token is refused; empty if another thread would have to find out.
-pub fn user_of_claims(issuer: &JwtIssuer, claims: &Value) -> Result<UserInfo, String> {
-    use expressions::Failure;
-    use torana_cel::Budget;
-    claims::user(issuer, claims, Budget::quick()).map_err(|failure| match failure {
-        Failure::Refused(why) => why,
-        Failure::Costly => String::new(),
-    })
+/// `None` if the token is refused, or another thread would have to find out.
+pub fn user_of_claims(issuer: &JwtIssuer, claims: &Value) -> Option<UserInfo> {
+    claims::user(issuer, claims, torana_cel::Budget::quick()).ok()
 }
 
 #[cfg(test)]

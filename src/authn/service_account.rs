@@ -15,6 +15,7 @@ pub(crate) use issuer::{Bound, Claimed, Issuer};
 use super::CacheDependency;
 use crate::apimachinery::value::Value;
 use crate::request::UserInfo;
+use crate::request::body::BoxError;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,14 +31,24 @@ pub(crate) struct ResolvedObject {
     pub dependency: Arc<dyn CacheDependency>,
 }
 
+/// An object could not be read, as opposed to not existing.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct Unreadable(pub BoxError);
+
 /// Reads the objects that tokens depend on, in their current state.
 #[async_trait]
 pub(crate) trait ObjectReader: Send + Sync + 'static {
     /// Reads a core object; `namespace` is empty for nodes.
     ///
     /// # Errors
-    /// A one-line reason if the object could not be read, as opposed to not existing.
-    async fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Result<Option<ResolvedObject>, String>;
+    /// [`Unreadable`].
+    async fn get(
+        &self,
+        resource: &'static str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ResolvedObject>, Unreadable>;
 
     /// Sets a label of a Secret, best effort: failures are not reported.
     async fn label_secret(&self, namespace: &str, name: &str, label: &'static str, value: &str);

@@ -4,7 +4,6 @@
 use super::rbac::PolicyRule;
 use super::{Attributes, Authorizer, Rules, Verdict};
 use crate::apimachinery::codec::json;
-use crate::apimachinery::value::Value;
 use crate::request::UserInfo;
 use crate::request::user::AUTHENTICATED;
 use async_trait::async_trait;
@@ -22,6 +21,24 @@ struct Policy {
 /// The ABAC authorizer: the policies in file order.
 pub struct Abac(Vec<Policy>);
 
+/// A line of a policy file is invalid.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {source}")]
+pub struct Error {
+    /// Counted from 1.
+    line: usize,
+    source: InvalidLine,
+}
+
+/// What is wrong with a line.
+#[derive(Debug, thiserror::Error)]
+enum InvalidLine {
+    #[error(transparent)]
+    Json(#[from] json::Error),
+    #[error("expected apiVersion abac.authorization.kubernetes.io/v1beta1 and kind Policy")]
+    Kind,
+}
+
 const READS: [&str; 3] = ["get", "list", "watch"];
 
 fn one_or_any(policy: &str, attributes: &str) -> bool {
@@ -29,9 +46,10 @@ fn one_or_any(policy: &str, attributes: &str) -> bool {
 }
 
 impl Policy {
-    fn parse(v: &Value) -> Result<Self, String> {
+    fn parse(line: &str) -> Result<Self, InvalidLine> {
+        let v = json::decode(line.as_bytes())?;
         if v.str_at(&["apiVersion"]) != "abac.authorization.kubernetes.io/v1beta1" || v.str_at(&["kind"]) != "Policy" {
-            return Err("expected apiVersion abac.authorization.kubernetes.io/v1beta1 and kind Policy".to_owned());
+            return Err(InvalidLine::Kind);
         }
         let text = |key: &str| v.str_at(&["spec", key]).to_owned();
         Ok(Self {
@@ -109,18 +127,16 @@ impl Abac {
     /// Parses a policy file. Empty lines and lines that begin with `#` are skipped.
     ///
     /// # Errors
-    /// The line number, and what is wrong with the line.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// The number of the first invalid line, and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, Error> {
         let mut policies = Vec::new();
         for (n, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let policy = json::decode(line.as_bytes())
-                .map_err(String::from)
-                .and_then(|v| Policy::parse(&v));
-            policies.push(policy.map_err(|e| format!("line {}: {e}", n + 1))?);
+            let policy = Policy::parse(line).map_err(|source| Error { line: n + 1, source });
+            policies.push(policy?);
         }
         Ok(Self(policies))
     }
@@ -196,6 +212,6 @@ mod tests {
         );
         assert!(may(bob(), Method::GET, "/version").await);
         assert!(!may(UserInfo::anonymous(), Method::GET, "/version").await);
-        assert!(Abac::parse("{}\n").is_err_and(|e| e.starts_with("line 1: ")));
+        assert!(Abac::parse("{}\n").is_err_and(|e| e.to_string().starts_with("line 1: ")));
     }
 }

@@ -81,6 +81,35 @@ impl AuthorizerConfig {
     }
 }
 
+/// Why an AuthorizationConfiguration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is no YAML.
+    #[error(transparent)]
+    Yaml(#[from] yaml::Error),
+    /// It is of another kind or version.
+    #[error(
+        "expected kind AuthorizationConfiguration of apiserver.config.k8s.io/v1, v1beta1 or v1alpha1, found {kind:?} of {api_version:?}"
+    )]
+    Kind {
+        /// Its `kind`.
+        kind: String,
+        /// Its `apiVersion`.
+        api_version: String,
+    },
+    /// A field is unknown.
+    #[error(transparent)]
+    Unknown(#[from] UnknownField),
+    /// Fields have invalid values.
+    #[error("{}", aggregate(.0))]
+    Invalid(ErrorList),
+}
+
+/// A field that does not exist. Upstream's text.
+#[derive(Debug, thiserror::Error)]
+#[error("strict decoding error: unknown field {0:?}")]
+pub struct UnknownField(String);
+
 const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
 const WEBHOOK: [&str; 10] = [
     "authorizedTTL",
@@ -98,19 +127,18 @@ const WEBHOOK: [&str; 10] = [
 /// Parses an AuthorizationConfiguration.
 ///
 /// # Errors
-/// A one-line message.
-pub fn parse(text: &[u8]) -> Result<Vec<AuthorizerConfig>, String> {
+/// [`Error`].
+pub fn parse(text: &[u8]) -> Result<Vec<AuthorizerConfig>, Error> {
     let file = yaml::decode(text)?;
     let (group, version) = file.str_at(&["apiVersion"]).split_once('/').unwrap_or_default();
     if group != "apiserver.config.k8s.io"
         || !VERSIONS.contains(&version)
         || file.str_at(&["kind"]) != "AuthorizationConfiguration"
     {
-        return Err(format!(
-            "expected kind AuthorizationConfiguration of apiserver.config.k8s.io/v1, v1beta1 or v1alpha1, found {:?} of {:?}",
-            file.str_at(&["kind"]),
-            file.str_at(&["apiVersion"])
-        ));
+        return Err(Error::Kind {
+            kind: file.str_at(&["kind"]).to_owned(),
+            api_version: file.str_at(&["apiVersion"]).to_owned(),
+        });
     }
     strict(&file, &["apiVersion", "kind", "authorizers"], "")?;
     let mut errors = ErrorList::new();
@@ -132,17 +160,14 @@ pub fn parse(text: &[u8]) -> Result<Vec<AuthorizerConfig>, String> {
     if errors.is_empty() {
         Ok(out)
     } else {
-        Err(aggregate(&errors))
+        Err(Error::Invalid(errors))
     }
 }
 
-fn strict(v: &Value, known: &[&str], at: &str) -> Result<(), String> {
+fn strict(v: &Value, known: &[&str], at: &str) -> Result<(), UnknownField> {
     let members = v.as_object().into_iter().flat_map(|m| m.keys());
     match members.into_iter().find(|k| !known.contains(k)) {
-        Some(odd) => Err(format!(
-            "strict decoding error: unknown field {:?}",
-            format!("{at}{odd}")
-        )),
+        Some(odd) => Err(UnknownField(format!("{at}{odd}"))),
         None => Ok(()),
     }
 }
@@ -237,7 +262,7 @@ fn one_of(v: &Value, key: &str, known: &[&str], at: &FieldPath, errors: &mut Err
 
 fn webhook(v: &Value, at: &FieldPath, errors: &mut ErrorList) -> Option<WebhookConfig> {
     if let Err(odd) = strict(v, &WEBHOOK, &format!("{at}.")) {
-        errors.push(FieldError::forbidden(at, odd));
+        errors.push(FieldError::forbidden(at, odd.to_string()));
     }
     const MAX_TIMEOUT: Duration = Duration::from_secs(30);
     let timeout = duration(v, "timeout", Duration::ZERO, at, errors);
@@ -344,7 +369,7 @@ authorizers:
 
     #[test]
     fn invalid_fields_are_named() {
-        let with = |from: &str, to: &str| parse(GOOD.replace(from, to).as_bytes()).unwrap_err();
+        let with = |from: &str, to: &str| parse(GOOD.replace(from, to).as_bytes()).unwrap_err().to_string();
         assert!(with("name: rbac", "name: x").contains("expected name rbac for authorizer RBAC instead of x"));
         assert!(with("timeout: 3s", "timeout: 31s").contains("must be > 0s and <= 30s"));
         assert!(with("kubeConfigFile: /etc", "kubeConfigFile: etc").contains("absolute"));
@@ -367,6 +392,10 @@ authorizers:
                 )
                 .as_bytes(),
         );
-        assert!(e.unwrap_err().contains("required if match conditions are specified"));
+        assert!(
+            e.unwrap_err()
+                .to_string()
+                .contains("required if match conditions are specified")
+        );
     }
 }

@@ -71,7 +71,7 @@ impl Delegated {
 }
 
 fn verdict(status: &Value) -> Verdict {
-    review::verdict(status).unwrap_or_else(Verdict::deny)
+    review::verdict(status).unwrap_or_else(|e| Verdict::deny(e.to_string()))
 }
 
 #[async_trait]

@@ -364,7 +364,7 @@ impl IdentityCheck<'_> {
                 ..self.base
             };
             for (key, values) in extra {
-                check_extra(key, values).map_err(|why| forbidden(&attributes, &why))?;
+                check_extra(key, values).map_err(|e| forbidden(&attributes, &e.to_string()))?;
             }
             let many = extra.values().map(Vec::len).sum::<usize>() >= MANY || extra.len() >= MANY;
             if many && self.one("userextras", "*", "*").await.is_ok() {
@@ -391,16 +391,31 @@ async fn yield_periodically(checked: usize) {
     }
 }
 
+/// Why an extra key and its values cannot be impersonated in the constrained modes. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+enum InvalidExtra {
+    #[error("impersonating the empty string key in extra is not allowed")]
+    EmptyKey,
+    #[error("impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {}: {why}", quote(.part))]
+    Key { part: String, why: String },
+    #[error("impersonating a non-lowercase key in extra is not allowed: {}", quote(.0))]
+    UpperCase(String),
+    #[error("impersonating empty values in extra is not allowed")]
+    NoValues,
+    #[error("impersonating the empty string value in extra is not allowed")]
+    EmptyValue,
+}
+
 /// Validates an extra key and its values, as the constrained modes require.
-fn check_extra(key: &str, values: &[String]) -> std::result::Result<(), String> {
+fn check_extra(key: &str, values: &[String]) -> std::result::Result<(), InvalidExtra> {
     if key.is_empty() {
-        return Err("impersonating the empty string key in extra is not allowed".to_owned());
+        return Err(InvalidExtra::EmptyKey);
     }
-    let bad = |value: &str, why: &str| {
-        Err(format!(
-            "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {}: {why}",
-            quote(value)
-        ))
+    let bad = |part: &str, why: &str| {
+        Err(InvalidExtra::Key {
+            part: part.to_owned(),
+            why: why.to_owned(),
+        })
     };
     match key.split_once('/') {
         Some((host, path)) if !host.is_empty() && !path.is_empty() => {
@@ -418,16 +433,13 @@ fn check_extra(key: &str, values: &[String]) -> std::result::Result<(), String> 
         _ => return bad(key, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
     }
     if key.chars().any(|c| c.to_lowercase().ne([c])) {
-        return Err(format!(
-            "impersonating a non-lowercase key in extra is not allowed: {}",
-            quote(key)
-        ));
+        return Err(InvalidExtra::UpperCase(key.to_owned()));
     }
     if values.is_empty() {
-        return Err("impersonating empty values in extra is not allowed".to_owned());
+        return Err(InvalidExtra::NoValues);
     }
     if values.iter().any(String::is_empty) {
-        return Err("impersonating the empty string value in extra is not allowed".to_owned());
+        return Err(InvalidExtra::EmptyValue);
     }
     Ok(())
 }

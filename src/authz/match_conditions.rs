@@ -8,7 +8,7 @@ use crate::json;
 use crate::tasks::compute;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use torana_cel::{Budget, Environment, Exceeded, Program, Schema, Type, Val, Variable};
+use torana_cel::{Budget, Environment, Exceeded, Issues, Program, Schema, Type, Val, Variable};
 
 const MAX_CONDITIONS: usize = 64;
 /// About what an evaluation allocates: its cost bounds the sizes of what it makes.
@@ -21,13 +21,33 @@ pub(crate) struct MatchConditions {
     request: Schema,
 }
 
-/// What the evaluation of conditions came to.
+/// The result of evaluating conditions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Judged {
     /// Whether all conditions hold. One that is false outweighs the errors of others.
-    pub applies: Result<bool, String>,
+    pub applies: Result<bool, ConditionError>,
     /// True if a condition could not be evaluated.
     pub failed: bool,
+}
+
+/// Why conditions have no result.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ConditionError {
+    /// The compute pool is full.
+    #[error("the server is too busy to evaluate match conditions")]
+    Busy,
+    /// Some failed, and none is false: upstream's text.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Why an expression is no condition. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+enum InvalidCondition {
+    #[error("compilation failed: {0}")]
+    Compilation(#[source] Issues),
+    #[error("must evaluate to bool but got {0}")]
+    NotBool(String),
 }
 
 /// Equal texts make equal conditions.
@@ -130,7 +150,7 @@ impl MatchConditions {
             } else {
                 match compile(&environment, text) {
                     Ok(program) => all.push((text.to_owned(), program)),
-                    Err(why) => errors.push(FieldError::invalid(&at, text, why)),
+                    Err(e) => errors.push(FieldError::invalid(&at, text, e.to_string())),
                 }
             }
         }
@@ -145,8 +165,8 @@ impl MatchConditions {
         }
         let me = self.clone();
         let judged = compute::offload(MEMORY, async move { me.attempt(&subject, Budget::full()) }).await;
-        judged.ok().flatten().unwrap_or_else(|| Judged {
-            applies: Err("the server is too busy to evaluate match conditions".to_owned()),
+        judged.ok().flatten().unwrap_or(Judged {
+            applies: Err(ConditionError::Busy),
             failed: true,
         })
     }
@@ -179,21 +199,19 @@ impl MatchConditions {
             failed: !errors.is_empty(),
             applies: match errors.as_slice() {
                 [] => Ok(true),
-                [one] => Err(one.clone()),
+                [one] => Err(ConditionError::Failed(one.clone())),
                 // The texts differ, and so do the errors.
-                all => Err(format!("[{}]", all.join(", "))),
+                all => Err(ConditionError::Failed(format!("[{}]", all.join(", ")))),
             },
         })
     }
 }
 
-fn compile(environment: &Environment, text: &str) -> Result<Program, String> {
-    let program = environment
-        .compile(text)
-        .map_err(|issues| format!("compilation failed: {issues}"))?;
+fn compile(environment: &Environment, text: &str) -> Result<Program, InvalidCondition> {
+    let program = environment.compile(text).map_err(InvalidCondition::Compilation)?;
     match program.result_type() {
         Type::Bool => Ok(program),
-        got => Err(format!("must evaluate to bool but got {got}")),
+        got => Err(InvalidCondition::NotBool(got.to_string())),
     }
 }
 
@@ -217,7 +235,8 @@ mod tests {
         let info = RequestInfo::resolve(&http::Method::GET, &uri.parse().unwrap()).unwrap();
         let user = UserInfo::system("jane", &["dev"]);
         let conditions = parse(expressions).unwrap();
-        conditions.judge(&Attributes::of(&user, &info)).await.applies
+        let judged = conditions.judge(&Attributes::of(&user, &info)).await;
+        judged.applies.map_err(|e| e.to_string())
     }
 
     #[tokio::test]

@@ -87,12 +87,20 @@ pub(super) fn spec(attributes: &Attributes<'_>, groups: &str) -> Value {
     Value::Object(spec)
 }
 
-/// Interprets a status. An error if it both allows and denies.
-pub(super) fn verdict(status: &Value) -> Result<Verdict, &'static str> {
+/// A review both allows and denies. Upstream's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("webhook subject access review returned both allow and deny response")]
+pub(super) struct Contradiction;
+
+/// Interprets a status.
+///
+/// # Errors
+/// [`Contradiction`].
+pub(super) fn verdict(status: &Value) -> Result<Verdict, Contradiction> {
     let reason = status.str_at(&["reason"]).to_owned();
     let is = |field: &str| status.get(field).as_bool() == Some(true);
     match (is("allowed"), is("denied")) {
-        (true, true) => Err("webhook subject access review returned both allow and deny response"),
+        (true, true) => Err(Contradiction),
         (true, false) => Ok(Verdict::allow(reason)),
         (false, true) => Ok(Verdict::deny(reason)),
         (false, false) => Ok(Verdict::no_opinion(reason)),

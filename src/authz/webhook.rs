@@ -2,14 +2,15 @@
 //! upstream's `plugin/pkg/authorizer/webhook`. Results are cached. If the webhook cannot be reached, the failure policy
 //! decides, and the error makes the request a 500 unless another authorizer allows it.
 
-use super::match_conditions::MatchConditions;
+use super::match_conditions::{ConditionError, MatchConditions};
+use super::review::Contradiction;
 use super::verdict_cache::VerdictCache;
 use super::{Attributes, Authorizer, Rules, Verdict, review};
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
-use crate::client::ClientConfig;
 use crate::client::fetch::{FetchError, Fetcher};
 use crate::client::retry::retry;
+use crate::client::{ClientConfig, KubeconfigError};
 use crate::request::UserInfo;
 use crate::tasks::Backoff;
 use crate::telemetry::clients::ClientRequestMetrics;
@@ -47,6 +48,35 @@ pub struct WebhookConfig {
     pub(crate) conditions: Option<Arc<MatchConditions>>,
 }
 
+/// Why the webhook cannot be called at all.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// The kubeconfig cannot be read.
+    #[error(transparent)]
+    Kubeconfig(#[from] KubeconfigError),
+    /// A certificate, key, token or name in it cannot be used.
+    #[error("kubeconfig {}: {source}", .file.display())]
+    Client {
+        /// The kubeconfig.
+        file: PathBuf,
+        /// Why.
+        source: FetchError,
+    },
+}
+
+/// Why there is no decision. The text is part of the answer to the request.
+#[derive(Debug, thiserror::Error)]
+enum ReviewError {
+    #[error(transparent)]
+    Conditions(ConditionError),
+    #[error(transparent)]
+    Fetch(FetchError),
+    #[error("the webhook's answer is no JSON: {0}")]
+    Json(#[source] json::Error),
+    #[error(transparent)]
+    Contradiction(#[from] Contradiction),
+}
+
 /// Sends reviews to a URL. A trait so that decisions and caching can be tested without a server.
 #[async_trait]
 pub(crate) trait ReviewTransport: Send + Sync + 'static {
@@ -79,13 +109,14 @@ impl Webhook {
     /// Builds the authorizer from its kubeconfig.
     ///
     /// # Errors
-    /// A one-line reason if the kubeconfig cannot be used.
-    pub(crate) fn try_new(config: WebhookConfig, counts: ClientRequestMetrics) -> Result<Self, String> {
-        let client = ClientConfig::from_kubeconfig(&config.kubeconfig).map_err(|e| e.to_string())?;
-        let fetcher = Fetcher::with(&client, config.timeout)
-            .map_err(|e| format!("kubeconfig {}: {e}", config.kubeconfig.display()))?
-            .with_metrics(counts);
-        let url = client.server;
+    /// [`ConfigError`].
+    pub(crate) fn try_new(config: WebhookConfig, counts: ClientRequestMetrics) -> Result<Self, ConfigError> {
+        let client = ClientConfig::from_kubeconfig(&config.kubeconfig)?;
+        let fetcher = Fetcher::with(&client, config.timeout).map_err(|source| ConfigError::Client {
+            file: config.kubeconfig.clone(),
+            source,
+        })?;
+        let (fetcher, url) = (fetcher.with_metrics(counts), client.server);
         Ok(Self::asking(Arc::new(Url { fetcher, url }), config))
     }
 
@@ -106,7 +137,7 @@ impl Webhook {
     }
 
     /// Whether the match conditions hold.
-    async fn applies(&self, attributes: &Attributes<'_>) -> Result<bool, String> {
+    async fn applies(&self, attributes: &Attributes<'_>) -> Result<bool, ReviewError> {
         let Some(conditions) = &self.config.conditions else {
             return Ok(true);
         };
@@ -115,21 +146,21 @@ impl Webhook {
         if let Some((metrics, name)) = &self.metrics {
             metrics.evaluated(name, began.elapsed(), judged.failed, judged.applies == Ok(false));
         }
-        judged.applies
+        judged.applies.map_err(ReviewError::Conditions)
     }
 
-    fn failed(&self, error: String, deny: bool) -> Verdict {
+    fn failed(&self, error: &ReviewError, deny: bool) -> Verdict {
         let verdict = match deny {
             true => Verdict::deny(""),
             false => Verdict::no_opinion(""),
         };
         Verdict {
-            error: Some(error),
+            error: Some(error.to_string()),
             ..verdict
         }
     }
 
-    async fn fetch(&self, spec: &Value) -> Result<Verdict, String> {
+    async fn fetch(&self, spec: &Value) -> Result<Verdict, ReviewError> {
         let version = match self.config.version {
             ReviewVersion::V1 => "v1",
             ReviewVersion::V1Beta1 => "v1beta1",
@@ -139,9 +170,8 @@ impl Webhook {
         review.set(&["spec"], spec.clone());
         let body = json::to_vec(&review);
         let answer = retry(Backoff::WEBHOOK, || self.ask.ask(body.clone())).await;
-        let answer = answer.map_err(|e| e.to_string())?;
-        let answer = json::decode(&answer).map_err(|e| format!("the webhook's answer is no JSON: {e}"))?;
-        review::verdict(answer.get("status")).map_err(str::to_owned)
+        let answer = json::decode(&answer.map_err(ReviewError::Fetch)?).map_err(ReviewError::Json)?;
+        Ok(review::verdict(answer.get("status"))?)
     }
 }
 
@@ -153,7 +183,7 @@ impl Authorizer for Webhook {
             Ok(false) => return Verdict::no_opinion(""),
             Err(error) => {
                 tracing::warn!("match conditions of an authorization webhook failed: {error}");
-                return self.failed(error, self.config.deny_on_failure);
+                return self.failed(&error, self.config.deny_on_failure);
             }
         }
         let groups = match self.config.version {
@@ -173,8 +203,8 @@ impl Authorizer for Webhook {
             Err(error) => {
                 tracing::warn!("authorization webhook failed: {error}");
                 // A contradictory answer is denied whatever the failure policy says.
-                let both = error.contains("both allow and deny");
-                self.failed(error, both || self.config.deny_on_failure)
+                let both = matches!(error, ReviewError::Contradiction(_));
+                self.failed(&error, both || self.config.deny_on_failure)
             }
         }
     }

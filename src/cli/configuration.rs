@@ -131,9 +131,20 @@ fn unknown(field: &str) -> String {
     }
 }
 
+/// Why the value of a field cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum WrongValue {
+    /// It has another type: an example of the right one.
+    #[error("expected {0}")]
+    Type(String),
+    /// An item of a list has a comma, which separates items in the flag.
+    #[error("the item {0:?} has a comma; write an item for each value")]
+    Comma(String),
+}
+
 /// A field's value as the texts that the flag would be given.
-fn texts(flag: &Flag, value: &Value) -> Result<Vec<String>, String> {
-    let expected = || format!("expected {}", example(flag));
+fn texts(flag: &Flag, value: &Value) -> Result<Vec<String>, WrongValue> {
+    let expected = || WrongValue::Type(example(flag));
     let one = match flag.value_type {
         ValueType::Bool => value.as_bool().map(|b| b.to_string()),
         ValueType::Int => value.as_i64().map(|n| n.to_string()),
@@ -147,7 +158,7 @@ fn texts(flag: &Flag, value: &Value) -> Result<Vec<String>, String> {
                 return Ok(items);
             }
             if let Some(two) = items.iter().find(|item| item.contains(',')) {
-                return Err(format!("the item {two:?} has a comma; write an item for each value"));
+                return Err(WrongValue::Comma(two.clone()));
             }
             // A list that is given empty replaces a default that is not.
             Some(items.join(","))

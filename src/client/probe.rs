@@ -15,17 +15,36 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Upper limit on the size of a response.
 const MAX_RESPONSE: usize = 10 << 10;
 
+/// Why a component does not count as healthy. The texts are those of Go's client and of upstream's prober.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProbeError {
+    /// There was no response.
+    #[error("Get {url:?}: {why}")]
+    Request {
+        /// The URL of the probe.
+        url: String,
+        /// In the wording of Go's client.
+        why: String,
+    },
+    /// The response has another code.
+    #[error("HTTP probe failed with statuscode: {0}")]
+    Status(u16),
+}
+
 /// Returns the body of a 2xx or 3xx response at `path`. Gives up after 20 seconds.
 ///
 /// # Errors
-/// The transport error in the wording of Go's client, or the code of any other response.
+/// [`ProbeError`].
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub(crate) async fn https(address: SocketAddr, path: &str) -> Result<String, String> {
-    let asked = format!("Get \"https://{address}{path}\"");
-    let failed = |why: &dyn std::fmt::Display| format!("{asked}: {why}");
-    let uri: Uri = format!("https://{address}{path}").parse().map_err(|e| failed(&e))?;
+pub(crate) async fn https(address: SocketAddr, path: &str) -> Result<String, ProbeError> {
+    let url = format!("https://{address}{path}");
+    let failed = |why: &dyn std::fmt::Display| ProbeError::Request {
+        url: url.clone(),
+        why: why.to_string(),
+    };
+    let uri: Uri = url.parse().map_err(|e| failed(&e))?;
     let client = client().map_err(|e| failed(&e))?;
     let response = client.send(Method::GET, uri, "", Bytes::new()).await;
     let response = response.map_err(|e| failed(&go_text(address, &e)))?;
@@ -33,7 +52,7 @@ pub(crate) async fn https(address: SocketAddr, path: &str) -> Result<String, Str
         status if status.is_success() || status.is_redirection() => {
             Ok(String::from_utf8_lossy(response.body()).into_owned())
         }
-        status => Err(format!("HTTP probe failed with statuscode: {}", status.as_u16())),
+        status => Err(ProbeError::Status(status.as_u16())),
     }
 }
 
@@ -76,7 +95,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         drop(listener);
         assert_eq!(
-            https(address, "/healthz").await,
+            https(address, "/healthz").await.map_err(|e| e.to_string()),
             Err(format!(
                 "Get \"https://{address}/healthz\": dial tcp {address}: connect: connection refused"
             ))

@@ -23,13 +23,13 @@ pub(crate) mod testing;
 mod tests;
 
 pub(crate) use config::{Target, WebhookConfig, validate};
-pub(crate) use error::CallError;
+pub(crate) use error::{CallError, ResolveError, UnusableConfig};
 pub(crate) use identities::Identities;
 pub(crate) use shared::SharedWebhooks;
 
 use crate::apimachinery::value::Value;
 use crate::proxy::outbound::Outbound;
-use crate::proxy::tls::{TlsBuilder, TlsInputs};
+use crate::proxy::tls::{self, TlsBuilder, TlsInputs};
 use crate::proxy::transport::{EndpointState, Outgoing, ProbeRequest, SendError, Transport};
 use crate::request::{Body, Handler};
 use crate::tasks::TaskGroup;
@@ -57,8 +57,8 @@ pub(crate) trait ResolveService: Send + Sync + 'static {
     /// The addresses (`host:port`) to choose from; not empty.
     ///
     /// # Errors
-    /// Upstream's text, such as `service "x" not found`.
-    fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Arc<[Arc<str>]>, String>;
+    /// [`ResolveError`].
+    fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Arc<[Arc<str>]>, ResolveError>;
 
     /// This server, which is the Service default/kubernetes; `None` while it starts and after it has ended.
     fn own_server(&self) -> Option<Arc<dyn Handler>>;
@@ -132,8 +132,8 @@ impl Webhooks {
     /// Prepares calls of a webhook; connects when it is first called.
     ///
     /// # Errors
-    /// Upstream's text, if the CA bundle cannot be used.
-    pub(crate) fn connect(&self, config: &WebhookConfig, limits: Limits) -> Result<Webhook, String> {
+    /// If the CA bundle cannot be used.
+    pub(crate) fn connect(&self, config: &WebhookConfig, limits: Limits) -> Result<Webhook, tls::Error> {
         let identity = self.identities.of(&config.target.host_and_port());
         let tls = self.tls.build(&TlsInputs {
             insecure: false,
@@ -237,7 +237,7 @@ impl Webhook {
     }
 
     /// Where the webhook is at present.
-    fn addresses(&self) -> Result<Arc<[Arc<str>]>, String> {
+    fn addresses(&self) -> Result<Arc<[Arc<str>]>, ResolveError> {
         match &self.target {
             Target::Url(_) => {
                 let address: Arc<str> = self.target.host_and_port().into();
@@ -270,7 +270,7 @@ impl Webhook {
 
     async fn attempt_here(&self, url: &str, call: &Call) -> Result<Received, CallError> {
         let server = self.services.own_server();
-        let server = server.ok_or_else(|| failed(url, "the server is still starting"))?;
+        let server = server.ok_or_else(|| failed(url, ResolveError::Starting))?;
         let request = own_server::request(self.path(url)?, self.headers.clone(), call.body.clone());
         Received::read(server.handle(request).await, url, call.max_response, &self.responses).await
     }

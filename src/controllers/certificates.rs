@@ -225,7 +225,7 @@ async fn sign(config: Arc<SigningConfig>, api: Loopback, mut request: Value) -> 
         let at = time::format(now);
         let mut all = request.at(&["status", "conditions"]).items().to_vec();
         all.push(
-            json!({"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": why,
+            json!({"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": (why.to_string()),
             "lastUpdateTime": (at)}),
         );
         request.set(&["status", "conditions"], all);

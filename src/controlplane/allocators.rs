@@ -11,4 +11,4 @@ pub(crate) mod port;
 pub(crate) mod range;
 
 pub(crate) use ip::{IpAllocator, IpError, IpFamily};
-pub(crate) use port::PortAllocator;
+pub(crate) use port::{PortAllocator, PortError};

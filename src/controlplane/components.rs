@@ -3,6 +3,7 @@
 
 use crate::apimachinery::value::Value;
 use crate::json;
+use crate::request::body::BoxError;
 use crate::storage::{
     Budget, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,
     WatchOptions,
@@ -20,7 +21,7 @@ pub(crate) trait Probe: Send + Sync + 'static {
     ///
     /// # Errors
     /// The reason it is unhealthy.
-    async fn check(&self) -> Result<String, String>;
+    async fn check(&self) -> Result<String, BoxError>;
 }
 
 /// Storage of the `componentstatuses` resource, computed on each read.
@@ -37,7 +38,7 @@ impl Components {
 async fn status(probe: &dyn Probe) -> Arc<Entry> {
     let condition = match probe.check().await {
         Ok(message) => json!({"type": "Healthy", "status": "True", "message": message}),
-        Err(why) => json!({"type": "Healthy", "status": "False", "message": why}),
+        Err(why) => json!({"type": "Healthy", "status": "False", "message": (why.to_string())}),
     };
     let mut v: Value = json!({"apiVersion": "v1", "kind": "ComponentStatus", "metadata": {"name": probe.name()}});
     v.set(&["conditions"], vec![condition]);
@@ -114,23 +115,23 @@ mod tests {
     use super::*;
     use crate::storage::{Predicate, VersionMatch};
 
-    struct Fixed(&'static str, Result<String, String>);
+    struct Fixed(&'static str, Result<&'static str, &'static str>);
 
     #[async_trait]
     impl Probe for Fixed {
         fn name(&self) -> &str {
             self.0
         }
-        async fn check(&self) -> Result<String, String> {
-            self.1.clone()
+        async fn check(&self) -> Result<String, BoxError> {
+            Ok(self.1?.to_owned())
         }
     }
 
     #[tokio::test]
     async fn every_read_probes_the_components() {
         let all = Components::new(vec![
-            Arc::new(Fixed("scheduler", Err("gone".into()))),
-            Arc::new(Fixed("etcd-0", Ok("ok".into()))),
+            Arc::new(Fixed("scheduler", Err("gone"))),
+            Arc::new(Fixed("etcd-0", Ok("ok"))),
         ]);
         let listing = all
             .list(ListOptions {

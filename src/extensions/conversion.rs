@@ -14,11 +14,11 @@ mod shape;
 mod tests;
 mod webhook;
 
-use crate::apimachinery::field::aggregate;
+use crate::apimachinery::field::{ErrorList, aggregate};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::client::webhook::{SharedWebhooks, WebhookConfig, Webhooks};
+use crate::client::webhook::{SharedWebhooks, UnusableConfig, WebhookConfig, Webhooks};
 use crate::registry::Schema;
 use crate::registry::converting::{Conversion, Converting, ConvertingStorage, KindVersion, KindVersions, NotConverted};
 use crate::registry::resource::SelectableFields;
@@ -54,6 +54,31 @@ pub(crate) struct DefinitionVersions {
     kind: Arc<KindVersions>,
     /// In the order of `kind.versions`.
     schemas: Vec<Arc<KindSchema>>,
+}
+
+/// Why the conversion of a definition cannot be used; the definition then serves no request.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The definition has no storage version.
+    #[error("the definition has no storage version")]
+    NoStorageVersion,
+    /// Its rules are malformed.
+    #[error(transparent)]
+    Rules(#[from] declarative::Error),
+    /// Its rules do not fit its schemas.
+    #[error("{}", aggregate(.0))]
+    InvalidRules(ErrorList),
+    /// The configuration of its webhook cannot be used.
+    #[error(transparent)]
+    Webhook(#[from] UnusableConfig),
+    /// Its strategy does not exist. Upstream's text.
+    #[error("unknown conversion strategy {strategy:?} for CRD {definition}")]
+    UnknownStrategy {
+        /// The strategy.
+        strategy: String,
+        /// The name of the definition.
+        definition: String,
+    },
 }
 
 impl DefinitionVersions {
@@ -98,12 +123,12 @@ impl Conversions {
     /// The versions of a definition. `versions` has all of its spec, in any order; the indices of the result are theirs.
     ///
     /// # Errors
-    /// Upstream's text if the webhook's configuration cannot be used; the definition then serves no request.
+    /// [`Error`].
     pub(crate) fn versions(
         &self,
         definition: &Value,
         versions: &[CompiledVersion],
-    ) -> Result<Arc<DefinitionVersions>, String> {
+    ) -> Result<Arc<DefinitionVersions>, Error> {
         let group = definition.str_at(&["spec", "group"]);
         let specs = definition.at(&["spec", "versions"]).items();
         let storage = specs.iter().find(|v| v.get("storage").as_bool() == Some(true));
@@ -117,7 +142,7 @@ impl Conversions {
         });
         let kind = KindVersions {
             versions: all.collect(),
-            stored: stored.ok_or("the definition has no storage version")?,
+            stored: stored.ok_or(Error::NoStorageVersion)?,
             conversion,
         };
         Ok(Arc::new(DefinitionVersions {
@@ -126,7 +151,7 @@ impl Conversions {
         }))
     }
 
-    fn conversion(&self, definition: &Value) -> Result<Arc<dyn Conversion>, String> {
+    fn conversion(&self, definition: &Value) -> Result<Arc<dyn Conversion>, Error> {
         let conversion = definition.at(&["spec", "conversion"]);
         match (conversion.str_at(&["strategy"]), declarative::annotation(definition)) {
             ("" | "None", Some(rules)) => {
@@ -134,13 +159,12 @@ impl Conversions {
                 let errors = declarative::validate(definition);
                 match errors.is_empty() {
                     true => Ok(Arc::new(Declarative::new(definition, rules)?)),
-                    false => Err(aggregate(&errors)),
+                    false => Err(Error::InvalidRules(errors)),
                 }
             }
             ("" | "None", None) => Ok(Arc::new(OnlyVersion)),
             ("Webhook", _) => {
-                let config = WebhookConfig::parse(conversion.at(&["webhook", "clientConfig"]))
-                    .map_err(|why| format!("could not get REST client: {why}"))?;
+                let config = WebhookConfig::parse(conversion.at(&["webhook", "clientConfig"]))?;
                 let review_versions = conversion.at(&["webhook", "conversionReviewVersions"]).items();
                 Ok(Arc::new(WebhookConversion {
                     review_version: review::Version::choose(review_versions.iter().filter_map(Value::as_str)),
@@ -151,10 +175,10 @@ impl Conversions {
                     }),
                 }))
             }
-            (other, _) => Err(format!(
-                "unknown conversion strategy {other:?} for CRD {}",
-                definition.name()
-            )),
+            (other, _) => Err(Error::UnknownStrategy {
+                strategy: other.to_owned(),
+                definition: definition.name().to_owned(),
+            }),
         }
     }
 }

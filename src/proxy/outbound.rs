@@ -54,6 +54,17 @@ enum Except {
     Domain(String, bool, Option<u16>),
 }
 
+/// Why the proxy that the environment names cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidProxy {
+    /// Its URL has another scheme than `http`.
+    #[error("HTTPS_PROXY: {0} proxies are not supported, only http")]
+    Scheme(String),
+    /// Its URL names no host.
+    #[error("HTTPS_PROXY: it names no host")]
+    NoHost,
+}
+
 impl Outbound {
     /// Without a proxy.
     #[cfg(test)]
@@ -64,8 +75,8 @@ impl Outbound {
     /// Configured by these values of `HTTPS_PROXY` and `NO_PROXY`.
     ///
     /// # Errors
-    /// A one-line message if the proxy cannot be used.
-    pub(crate) fn from_settings(https_proxy: &str, no_proxy: &str) -> Result<Self, String> {
+    /// [`InvalidProxy`].
+    pub(crate) fn from_settings(https_proxy: &str, no_proxy: &str) -> Result<Self, InvalidProxy> {
         Ok(Self {
             proxy: proxy(https_proxy.trim())?,
             except: no_proxy.split(',').filter_map(|e| except(e.trim())).collect(),
@@ -80,7 +91,7 @@ impl Outbound {
     ///
     /// # Errors
     /// As [`Outbound::from_settings`].
-    pub(crate) fn from_environment() -> Result<Self, String> {
+    pub(crate) fn from_environment() -> Result<Self, InvalidProxy> {
         let read = |names: [&str; 2]| {
             let set = names
                 .into_iter()
@@ -118,7 +129,7 @@ impl Outbound {
         let asked = tokio::time::timeout(CONNECT_LIMIT, proxy.request_tunnel(&mut tcp, authority));
         match asked.await {
             Ok(Ok(())) => Ok(TcpConnection { tcp, addresses: 1 }),
-            Ok(Err(why)) => Err(DialError(why)),
+            Ok(Err(e)) => Err(e),
             Err(_) => Err(failed("i/o timeout".into())),
         }
     }
@@ -171,17 +182,20 @@ impl Outbound {
 }
 
 impl Proxy {
-    async fn request_tunnel(&self, tcp: &mut TcpStream, authority: &str) -> Result<(), String> {
+    /// Asks the proxy for a tunnel to `authority`.
+    async fn request_tunnel(&self, tcp: &mut TcpStream, authority: &str) -> Result<(), DialError> {
         let credentials = self.credentials.as_ref();
         let credentials = credentials.map_or_else(String::new, |c| format!("Proxy-Authorization: {c}\r\n"));
         let request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{credentials}\r\n");
-        let io = |e: std::io::Error| format!("proxyconnect tcp: {}", dial::system_error("read", &e));
+        let io = |e: std::io::Error| DialError(format!("proxyconnect tcp: {}", dial::system_error("read", &e)));
         tcp.write_all(request.as_bytes()).await.map_err(io)?;
         let mut head = Vec::new();
         // Read byte by byte (a few hundred): what follows the head belongs to the TLS stream and must not be consumed.
         while !head.ends_with(b"\r\n\r\n") {
             if head.len() > MAX_HEAD {
-                return Err("proxyconnect tcp: net/http: server response headers exceeded the limit".into());
+                return Err(DialError(
+                    "proxyconnect tcp: net/http: server response headers exceeded the limit".into(),
+                ));
             }
             head.push(tcp.read_u8().await.map_err(io)?);
         }
@@ -191,25 +205,25 @@ impl Proxy {
         match status.split_once(' ').unwrap_or((status, "")) {
             ("200", _) => Ok(()),
             // Go's error is the reason phrase alone.
-            (code, "") => Err(format!("unknown status code {code}")),
-            (_, text) => Err(text.to_owned()),
+            (code, "") => Err(DialError(format!("unknown status code {code}"))),
+            (_, text) => Err(DialError(text.to_owned())),
         }
     }
 }
 
-fn proxy(value: &str) -> Result<Option<Proxy>, String> {
+fn proxy(value: &str) -> Result<Option<Proxy>, InvalidProxy> {
     if value.is_empty() {
         return Ok(None);
     }
     let rest = match value.split_once("://") {
         Some(("http", rest)) => rest,
-        Some((scheme, _)) => return Err(format!("HTTPS_PROXY: {scheme} proxies are not supported, only http")),
+        Some((scheme, _)) => return Err(InvalidProxy::Scheme(scheme.to_owned())),
         None => value,
     };
     let rest = rest.split(['/', '?', '#']).next().unwrap_or("");
     let (user, host) = rest.rsplit_once('@').map_or((None, rest), |(u, h)| (Some(u), h));
     if host.is_empty() {
-        return Err("HTTPS_PROXY: it names no host".into());
+        return Err(InvalidProxy::NoHost);
     }
     let has_port = host.rsplit_once(':').is_some_and(|(_, p)| p.parse::<u16>().is_ok());
     Ok(Some(Proxy {

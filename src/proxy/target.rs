@@ -14,6 +14,7 @@ pub(crate) use reference::{Reference, Source};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Map, Value};
+use reference::InvalidReference;
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use std::time::Duration;
@@ -195,12 +196,12 @@ impl<'a> Reader<'a> {
         Target::new(endpoints, server_name)
     }
 
-    fn reference(&mut self, key: &str, read: fn(&str) -> Result<Reference, String>) -> Option<Reference> {
+    fn reference(&mut self, key: &str, read: fn(&str) -> Result<Reference, InvalidReference>) -> Option<Reference> {
         let value = self.get(key)?;
         match read(value) {
             Ok(reference) => Some(reference),
             Err(why) => {
-                self.invalid(key, value, &why);
+                self.invalid(key, value, &why.to_string());
                 None
             }
         }

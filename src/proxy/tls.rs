@@ -58,6 +58,23 @@ impl TlsInputs {
     }
 }
 
+/// Why a TLS configuration cannot be built. The texts about CA bundles are upstream's.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Error {
+    /// The CA bundle has no PEM block.
+    #[error("unable to load root certificates: unable to parse bytes as PEM block")]
+    NotPem,
+    /// The CA bundle has PEM blocks, but no certificate.
+    #[error("unable to load root certificates: no valid certificate authority data seen")]
+    NoCertificate,
+    /// A certificate of the CA bundle is malformed.
+    #[error("unable to load root certificates: failed to parse certificate: {0}")]
+    Certificate(#[source] rustls::Error),
+    /// The crypto provider supports none of the protocol versions.
+    #[error(transparent)]
+    Provider(rustls::Error),
+}
+
 // === impl TlsBuilder ===
 
 impl TlsBuilder {
@@ -80,8 +97,8 @@ impl TlsBuilder {
     /// done per change, not per request.
     ///
     /// # Errors
-    /// Upstream's error text for a CA bundle that cannot be used.
-    pub(crate) fn build(&self, inputs: &TlsInputs) -> Result<ClientTls, String> {
+    /// [`Error`], most often for a CA bundle that cannot be used.
+    pub(crate) fn build(&self, inputs: &TlsInputs) -> Result<ClientTls, Error> {
         let verdict: Box<dyn Verdict> = if inputs.insecure {
             Box::new(AnyServer)
         } else if inputs.ca_bundle.is_empty() {
@@ -102,10 +119,10 @@ impl TlsBuilder {
             verdict,
             provider: self.provider.clone(),
         });
-        let config = |alpn: &[&[u8]]| -> Result<Arc<ClientConfig>, String> {
+        let config = |alpn: &[&[u8]]| -> Result<Arc<ClientConfig>, Error> {
             let builder = ClientConfig::builder_with_provider(self.provider.clone())
                 .with_safe_default_protocol_versions()
-                .map_err(|e| e.to_string())?
+                .map_err(Error::Provider)?
                 .dangerous()
                 .with_custom_certificate_verifier(verifier.clone());
             let mut c = match &inputs.identity {
@@ -136,13 +153,12 @@ fn load_system_roots() -> RootCertStore {
 /// Checks that a `caBundle` can be used.
 ///
 /// # Errors
-/// Upstream's text.
-pub(crate) fn check_bundle(pem: &[u8]) -> Result<(), String> {
+/// [`Error`], which is never that of the provider.
+pub(crate) fn check_bundle(pem: &[u8]) -> Result<(), Error> {
     parse_bundle(pem).map(drop)
 }
 
-fn parse_bundle(pem: &[u8]) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), String> {
-    let unusable = |why: &str| format!("unable to load root certificates: {why}");
+fn parse_bundle(pem: &[u8]) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Error> {
     let mut roots = RootCertStore::empty();
     let mut certs = Vec::new();
     let mut blocks = 0;
@@ -150,20 +166,13 @@ fn parse_bundle(pem: &[u8]) -> Result<(RootCertStore, Vec<CertificateDer<'static
         // As upstream, ignore trailing data that is not PEM.
         let Ok(cert) = cert else { break };
         blocks += 1;
-        if let Err(e) = roots.add(cert.clone()) {
-            return Err(unusable(&format!("failed to parse certificate: {e}")));
-        }
+        roots.add(cert.clone()).map_err(Error::Certificate)?;
         certs.push(cert);
     }
     if blocks == 0 {
         let text = String::from_utf8_lossy(pem);
-        return Err(unusable(
-            if text.contains("-----BEGIN ") && text.contains("-----END ") {
-                "no valid certificate authority data seen"
-            } else {
-                "unable to parse bytes as PEM block"
-            },
-        ));
+        let is_pem = text.contains("-----BEGIN ") && text.contains("-----END ");
+        return Err(if is_pem { Error::NoCertificate } else { Error::NotPem });
     }
     Ok((roots, certs))
 }

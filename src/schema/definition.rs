@@ -89,13 +89,18 @@ fn too_costly(path: &FieldPath, e: CompileError) -> FieldError {
     FieldError::forbidden(path, e.to_string())
 }
 
+/// A schema has a keyword that structural schemas do not know. Upstream's text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UnsupportedKeyword(String);
+
 /// The violations of the rules for structural schemas, for the condition `NonStructuralSchema`.
 ///
 /// # Errors
-/// The schema cannot be judged: it has a keyword that structural schemas do not know.
-pub(crate) fn violations(schema: &Value, path: &FieldPath) -> Result<ErrorList, String> {
+/// [`UnsupportedKeyword`]: the schema cannot be judged.
+pub(crate) fn violations(schema: &Value, path: &FieldPath) -> Result<ErrorList, UnsupportedKeyword> {
     match unsupported(schema) {
-        Some(why) => Err(why),
+        Some(why) => Err(UnsupportedKeyword(why)),
         None => Ok(structural::check(schema, path)),
     }
 }

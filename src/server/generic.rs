@@ -9,10 +9,11 @@ use super::container::Container;
 use super::delegate::{Contributions, DelegationTarget};
 use super::director::Director;
 use super::health::{self, HealthCheck};
-use super::lifecycle::{HookContext, Lifecycle, PostStartHook, PreShutdownHook};
+use super::lifecycle::{HookContext, HookError, Lifecycle, PostStartHook, PreShutdownHook};
 use super::mux::{DynHandler, PathRecorderMux, Registration};
 use super::routes;
 use crate::request::Handler;
+use crate::request::body::BoxError;
 use crate::sync::Mutex;
 use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
@@ -74,7 +75,7 @@ impl GenericServer {
         name: impl Into<String>,
         run: impl FnOnce(HookContext) -> F + Send + Sync + 'static,
     ) where
-        F: Future<Output = Result<(), String>> + Send + 'static,
+        F: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
         self.own.post_start_hooks.push(PostStartHook::new(name, run));
     }
@@ -177,7 +178,7 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Starts all post-start hooks concurrently. The first error goes to `fatal`; the process should then end.
-    pub(crate) fn start_hooks(&mut self, tasks: &TaskGroup, fatal: &tokio::sync::mpsc::Sender<String>) {
+    pub(crate) fn start_hooks(&mut self, tasks: &TaskGroup, fatal: &tokio::sync::mpsc::Sender<HookError>) {
         for hook in self.post_start_hooks.drain(..) {
             let cx = HookContext { tasks: tasks.clone() };
             let fatal = fatal.clone();

@@ -3,6 +3,7 @@
 
 use super::mux::{DynHandler, Registration};
 use super::respond::{self, FnHandler, NOSNIFF, TEXT};
+use crate::request::body::BoxError;
 use crate::request::info::pairs;
 use crate::request::{Request, Response};
 use crate::tasks::Signal;
@@ -12,7 +13,7 @@ use http::header::X_CONTENT_TYPE_OPTIONS;
 use prometheus::{IntCounter, IntGauge};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::fmt::{Display, Write};
+use std::fmt::Write;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -48,12 +49,12 @@ pub(crate) struct HealthCheck {
     on: Endpoints,
     /// During the grace period after the start, a failure counts as passing on `/livez`.
     graced: bool,
-    check: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    check: Arc<dyn Fn() -> Result<(), BoxError> + Send + Sync>,
 }
 
 impl HealthCheck {
     /// A check on the given endpoints. Its error appears in the log and in the response of the individual check.
-    pub(crate) fn new<E: Display>(
+    pub(crate) fn new<E: Into<BoxError>>(
         name: impl Into<String>,
         on: Endpoints,
         check: impl Fn() -> Result<(), E> + Send + Sync + 'static,
@@ -63,7 +64,7 @@ impl HealthCheck {
             group: None,
             on,
             graced: false,
-            check: Arc::new(move || check().map_err(|e| e.to_string())),
+            check: Arc::new(move || check().map_err(Into::into)),
         }
     }
 
@@ -94,7 +95,7 @@ impl HealthCheck {
     ///
     /// # Errors
     /// The reason for the failure.
-    pub(crate) fn run(&self) -> Result<(), String> {
+    pub(crate) fn run(&self) -> Result<(), BoxError> {
         (self.check)()
     }
 
@@ -142,7 +143,7 @@ struct Probe {
 }
 
 impl Probe {
-    fn run(&self) -> Result<(), String> {
+    fn run(&self) -> Result<(), BoxError> {
         let mut result = self.check.run();
         if result.is_err() && self.graced_until.is_some_and(|until| Instant::now() < until) {
             result = Ok(());
@@ -241,7 +242,7 @@ fn overall(endpoint: HealthEndpoint, probes: &[Probe], query: &str) -> Response 
             unmatched.remove(group);
             let _ = writeln!(lines, "[+]{name} excluded with {group}: ok");
         } else if let Err(reason) = p.run() {
-            tracing::debug!(endpoint = endpoint.name(), check = name, reason, "health check failed");
+            tracing::debug!(endpoint = endpoint.name(), check = name, %reason, "health check failed");
             failed.push(name);
             let _ = writeln!(lines, "[-]{name} failed: reason withheld");
         } else {

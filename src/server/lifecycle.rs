@@ -16,7 +16,7 @@
 mod hooks;
 mod wait_group;
 
-pub(crate) use hooks::{HookContext, PostStartHook, PreShutdownHook};
+pub(crate) use hooks::{HookContext, HookError, PostStartHook, PreShutdownHook};
 pub(crate) use wait_group::{InFlight, WaitGroup};
 
 use super::health::{Endpoints, HealthCheck};

@@ -44,19 +44,23 @@ pub fn json_type(v: &Value) -> &'static str {
     }
 }
 
-/// Decodes a body that must be an object; `None` for `null`. The strings are the duplicate keys found; the error is
-/// Go's text.
-fn decode_object(body: &[u8]) -> Result<(Option<Map>, Vec<String>), String> {
-    let (v, notes) = json::decode_with_duplicates(body).map_err(|e| go_syntax_error(&e.to_string()))?;
+/// Why the body of a patch cannot be read. Go's texts.
+#[derive(Debug, thiserror::Error)]
+enum InvalidBody {
+    #[error("{}", go_syntax_error(&.0.to_string()))]
+    Syntax(#[from] json::Error),
+    /// It is JSON of this type instead of an object.
+    #[error("json: cannot unmarshal {0} into Go value of type map[string]interface {{}}")]
+    NotObject(&'static str),
+}
+
+/// Decodes a body that must be an object; `None` for `null`. The strings are the duplicate keys found.
+fn decode_object(body: &[u8]) -> Result<(Option<Map>, Vec<String>), InvalidBody> {
+    let (v, notes) = json::decode_with_duplicates(body)?;
     match v {
         Value::Object(m) => Ok((Some(m), notes.duplicates)),
         Value::Null => Ok((None, Vec::new())),
-        other => {
-            let t = json_type(&other);
-            Err(format!(
-                "json: cannot unmarshal {t} into Go value of type map[string]interface {{}}"
-            ))
-        }
+        other => Err(InvalidBody::NotObject(json_type(&other))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`Conditions`]: the match conditions of a policy or a webhook (upstream: `webhook/matchconditions`).
 
-use super::evaluation::{OUT_OF_BUDGET, OutOfBudget, Run, Subject};
+use super::evaluation::{EvaluationError, OutOfBudget, Run, Subject};
 use super::{Compiler, Expression, Returns, Variables};
 use crate::apimachinery::value::Value;
 use std::sync::LazyLock;
@@ -10,15 +10,26 @@ use torana_cel::Val;
 /// Conditions that must all hold.
 pub(crate) struct Conditions(Vec<Expression>);
 
-/// What the evaluation of conditions came to.
+/// The result of evaluating conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Judged {
-    /// Whether all conditions hold; the error is upstream's text. One that is false outweighs the errors of others.
-    pub applies: Result<bool, String>,
+    /// Whether all conditions hold. One that is false outweighs the errors of others.
+    pub applies: Result<bool, ConditionError>,
     /// How many could not be evaluated.
     pub errors: usize,
     /// How long it took.
     pub took: Duration,
+}
+
+/// Why it is not known whether conditions hold. Upstream's texts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ConditionError {
+    #[error(transparent)]
+    OutOfBudget(#[from] OutOfBudget),
+    #[error(transparent)]
+    One(EvaluationError),
+    #[error("[{0}]")]
+    Several(String),
 }
 
 /// That of no conditions.
@@ -61,8 +72,8 @@ impl Conditions {
         Judged {
             errors: errors.len(),
             applies: match (applies, aggregate(errors)) {
-                (Err(OutOfBudget), _) => Err(OUT_OF_BUDGET.to_owned()),
-                (Ok(true), Some(why)) => Err(why),
+                (Err(e), _) => Err(e.into()),
+                (Ok(true), Some(e)) => Err(e),
                 (Ok(applies), _) => Ok(applies),
             },
             took: began.elapsed(),
@@ -70,7 +81,7 @@ impl Conditions {
     }
 
     /// False if a condition is false; those that fail count as true.
-    fn all_hold<'a>(&'a self, run: &Run<'a>, errors: &mut Vec<String>) -> Result<bool, OutOfBudget> {
+    fn all_hold<'a>(&'a self, run: &Run<'a>, errors: &mut Vec<EvaluationError>) -> Result<bool, OutOfBudget> {
         for condition in &self.0 {
             match run.evaluate(condition)? {
                 Ok(Val::Bool(false)) => return Ok(false),
@@ -82,9 +93,9 @@ impl Conditions {
     }
 }
 
-/// The text of upstream's aggregate of errors, which names equal ones once. There are at most 64.
-fn aggregate(errors: Vec<String>) -> Option<String> {
-    let mut distinct: Vec<String> = Vec::new();
+/// Upstream's aggregate of errors, which names equal ones once. There are at most 64.
+fn aggregate(errors: Vec<EvaluationError>) -> Option<ConditionError> {
+    let mut distinct: Vec<EvaluationError> = Vec::new();
     for error in errors {
         if !distinct.contains(&error) {
             distinct.push(error);
@@ -92,8 +103,11 @@ fn aggregate(errors: Vec<String>) -> Option<String> {
     }
     match distinct.as_slice() {
         [] => None,
-        [one] => Some(one.clone()),
-        all => Some(format!("[{}]", all.join(", "))),
+        [one] => Some(ConditionError::One(one.clone())),
+        all => {
+            let texts: Vec<String> = all.iter().map(EvaluationError::to_string).collect();
+            Some(ConditionError::Several(texts.join(", ")))
+        }
     }
 }
 

@@ -3,12 +3,26 @@
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
-use torana_cel::{Environment, Program, Schema, Type};
+use torana_cel::{Environment, Issues, Program, Schema, Type};
 
 use crate::sync::Mutex;
 
-/// A compiled expression, or why there is none, in upstream's words.
-pub(super) type Compiled = Result<Program, String>;
+/// A compiled expression, or why there is none.
+pub(super) type Compiled = Result<Program, CompileError>;
+
+/// Why an expression does not compile. Upstream's texts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CompileError {
+    /// Its constants do not fit, such as a pattern that is no regular expression.
+    #[error("program instantiation failed: {0}")]
+    Constants(#[source] Issues),
+    /// It has a mistake of syntax or type.
+    #[error("compilation failed: {0}")]
+    Compilation(#[source] Issues),
+    /// It has another type than its place requires.
+    #[error("must evaluate to {expected} but got {got}")]
+    Type { expected: &'static str, got: String },
+}
 
 /// An expression with its program.
 #[derive(Clone)]
@@ -166,9 +180,9 @@ impl Expression {
         Arc::ptr_eq(&self.program, &other.program)
     }
 
-    /// Why the expression has no program, in upstream's words.
-    pub(crate) fn error(&self) -> Option<&str> {
-        self.program.as_ref().as_ref().err().map(String::as_str)
+    /// Why the expression has no program.
+    pub(crate) fn error(&self) -> Option<&CompileError> {
+        self.program.as_ref().as_ref().err()
     }
 }
 
@@ -229,8 +243,8 @@ impl Compiler {
     fn program(&self, text: &str, returns: Returns) -> Compiled {
         let compiled = self.environment.compile(text);
         let program = compiled.map_err(|issues| match issues.is_of_constants() {
-            true => format!("program instantiation failed: {issues}"),
-            false => format!("compilation failed: {issues}"),
+            true => CompileError::Constants(issues),
+            false => CompileError::Compilation(issues),
         })?;
         let expected = match (returns, program.result_type()) {
             (Returns::Anything, _)
@@ -246,7 +260,10 @@ impl Compiler {
         let got = program.result_type().full_name();
         match got == expected {
             true => Ok(program),
-            false => Err(format!("must evaluate to {expected} but got {got}")),
+            false => Err(CompileError::Type {
+                expected,
+                got: got.to_string(),
+            }),
         }
     }
 }

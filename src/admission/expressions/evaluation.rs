@@ -35,13 +35,10 @@ const QUICK: Limits = Limits {
 
 /// About what an evaluation allocates: its costs bound the sizes of what it makes.
 const MEMORY: usize = 16 << 20;
-/// Upstream's text for an evaluation that ended before its last expression.
-pub(crate) const OUT_OF_BUDGET: &str =
-    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// What a [`Case`] evaluates: a policy, a mutation of one, or the match conditions of a webhook.
 pub(crate) trait Subject: Send + Sync + 'static {
-    /// What an evaluation comes to.
+    /// The result of an evaluation.
     type Findings: Send + 'static;
 
     /// The variables that its expressions may name.
@@ -109,9 +106,15 @@ impl<S: Subject> Case<S> {
     }
 }
 
-/// The budget of an evaluation is exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The budget of an evaluation is exceeded, so it ended before its last expression. Upstream's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("validation failed due to running out of cost budget, no further validation rules will be run")]
 pub(crate) struct OutOfBudget;
+
+/// An expression has no value. Upstream's text, by which equal errors are reported once.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct EvaluationError(String);
 
 /// An evaluation under limits.
 pub(crate) struct Run<'a> {
@@ -204,14 +207,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The value of an expression, or upstream's text of its error.
+    /// The value of an expression, or why it has none.
     ///
     /// # Errors
     /// The budget is exceeded.
-    pub(crate) fn evaluate(&self, expression: &'a Expression) -> Result<Result<Val<'a>, String>, OutOfBudget> {
+    pub(crate) fn evaluate(&self, expression: &'a Expression) -> Result<Result<Val<'a>, EvaluationError>, OutOfBudget> {
         let program = match expression.program.as_ref() {
             Ok(program) => program,
-            Err(why) => return Ok(Err(format!("compilation error: {why}"))),
+            Err(why) => return Ok(Err(EvaluationError(format!("compilation error: {why}")))),
         };
         let outcome = program.evaluate(self, self.limits.expression);
         self.note(&outcome.value);
@@ -224,6 +227,6 @@ impl<'a> Run<'a> {
         let text = &expression.text;
         Ok(outcome
             .value
-            .map_err(|e| format!("expression '{text}' resulted in error: {e}")))
+            .map_err(|e| EvaluationError(format!("expression '{text}' resulted in error: {e}"))))
     }
 }

@@ -6,7 +6,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::authz::{self, Authorizer, Decision};
 use crate::request::user::MASTERS;
-use crate::x509::{CertificateRequest, Name};
+use crate::x509::{CertificateRequest, Malformed, Name};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -121,15 +121,22 @@ impl Admission for ClusterTrustBundleAttest {
 /// CertificateSubjectRestriction: forbids client certificates for the group `system:masters`.
 pub(crate) struct CertificateSubjectRestriction;
 
+/// Why a certificate request cannot be parsed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InvalidRequest {
+    #[error(transparent)]
+    Base64(#[from] base64::DecodeError),
+    #[error(transparent)]
+    Request(#[from] Malformed),
+}
+
 /// The subject of a PEM-encoded certificate request in base64 (`spec.request`).
 ///
 /// # Errors
-/// If the request cannot be parsed.
-pub(super) fn subject(request: &Value) -> std::result::Result<Name, String> {
+/// [`InvalidRequest`].
+pub(super) fn subject(request: &Value) -> std::result::Result<Name, InvalidRequest> {
     let text = request.as_str().unwrap_or_default();
-    let bytes = STANDARD.decode(text).map_err(|e| e.to_string())?;
-    let request = CertificateRequest::from_pem(&bytes).map_err(|e| e.to_string())?;
-    Ok(request.subject)
+    Ok(CertificateRequest::from_pem(&STANDARD.decode(text)?)?.subject)
 }
 
 #[async_trait]

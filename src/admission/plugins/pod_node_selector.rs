@@ -22,16 +22,27 @@ pub(crate) struct PodNodeSelector {
     allowed: BTreeMap<String, Labels>,
 }
 
+/// A node selector is not of the form `a=b,c=d`: the part at fault. Upstream's text.
+#[derive(Debug, thiserror::Error)]
+#[error("invalid selector: {0:?}")]
+pub(crate) struct InvalidSelector(String);
+
+/// What is wrong with the selector of a namespace in the configuration.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("{0}: must be a string")]
+    NotString(String),
+    #[error("{namespace}: {source}")]
+    Selector { namespace: String, source: InvalidSelector },
+}
+
 /// Parses `a=b,c=d`.
-///
-/// # Errors
-/// Upstream's message.
-fn labels(text: &str) -> std::result::Result<Labels, String> {
+fn labels(text: &str) -> std::result::Result<Labels, InvalidSelector> {
     let parts = text.split(',').filter(|_| !text.is_empty());
     parts
         .map(|part| match part.split('=').collect::<Vec<_>>()[..] {
             [key, value] => Ok((key.trim().to_owned(), value.trim().to_owned())),
-            _ => Err(format!("invalid selector: {part:?}")),
+            _ => Err(InvalidSelector(part.to_owned())),
         })
         .collect()
 }
@@ -40,13 +51,19 @@ impl PodNodeSelector {
     /// Reads namespaces from `cluster`; `configuration` is upstream's `podNodeSelectorPluginConfig` file.
     ///
     /// # Errors
-    /// If the configuration is invalid.
-    pub(crate) fn try_new(cluster: ObjectLookup, configuration: Option<&Value>) -> std::result::Result<Self, String> {
+    /// [`ConfigError`].
+    pub(crate) fn try_new(
+        cluster: ObjectLookup,
+        configuration: Option<&Value>,
+    ) -> std::result::Result<Self, ConfigError> {
         let configuration = configuration.unwrap_or(&Value::Null).get("podNodeSelectorPluginConfig");
         let mut allowed = BTreeMap::new();
         for (namespace, text) in configuration.as_object().into_iter().flat_map(|m| m.iter()) {
-            let text = text.as_str().ok_or_else(|| format!("{namespace}: must be a string"))?;
-            let labels = labels(text).map_err(|e| format!("{namespace}: {e}"))?;
+            let not_string = || ConfigError::NotString(namespace.to_owned());
+            let labels = labels(text.as_str().ok_or_else(not_string)?).map_err(|source| ConfigError::Selector {
+                namespace: namespace.to_owned(),
+                source,
+            })?;
             allowed.insert(namespace.to_owned(), labels);
         }
         let default = allowed.remove("clusterDefaultNodeSelector").unwrap_or_default();
@@ -61,7 +78,7 @@ impl PodNodeSelector {
         let found = self.cluster.get_cached("", "namespaces", "", name).await?;
         let found = found.ok_or_else(|| Status::not_found(&GroupResource::new("", "namespaces"), name))?;
         match found.annotation(ANNOTATION) {
-            Some(text) => labels(text).map_err(Status::raw_error),
+            Some(text) => labels(text).map_err(|e| Status::raw_error(e.to_string())),
             None => Ok(self.default.clone()),
         }
     }

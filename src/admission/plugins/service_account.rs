@@ -115,8 +115,29 @@ fn names_in<'a>(account: &'a Value, list: &str) -> HashSet<&'a str> {
     account.get(list).items().iter().map(element_name).collect()
 }
 
+/// A pod uses a secret that its service account does not list. Upstream's text.
+#[derive(Debug, thiserror::Error)]
+#[error("{using} is not allowed because service account {account} does not reference that {list}")]
+struct NotReferenced {
+    /// What uses it, and its name.
+    using: String,
+    account: String,
+    /// What the account would have to list: `secret` or `imagePullSecret`.
+    list: &'static str,
+}
+
+impl NotReferenced {
+    fn secret(using: String, account: &Value) -> Self {
+        Self {
+            using,
+            account: account.name().to_owned(),
+            list: "secret",
+        }
+    }
+}
+
 /// Rejects containers whose environment refers to a secret that the account does not list.
-fn environment(pod: &Value, list: &str, what: &str, account: &Value) -> std::result::Result<(), String> {
+fn environment(pod: &Value, list: &str, what: &str, account: &Value) -> std::result::Result<(), NotReferenced> {
     let known = names_in(account, "secrets");
     for container in pod.at(&["spec", list]).items() {
         let check = |secret: &Value, by: &str| {
@@ -124,12 +145,9 @@ fn environment(pod: &Value, list: &str, what: &str, account: &Value) -> std::res
             if secret.is_null() || known.contains(name) {
                 return Ok(());
             }
-            Err(format!(
-                "{what} {} with {by} referencing secret.secretName=\"{name}\" is not allowed because service account {} \
-                 does not reference that secret",
-                element_name(container),
-                account.name()
-            ))
+            let container = element_name(container);
+            let using = format!("{what} {container} with {by} referencing secret.secretName=\"{name}\"");
+            Err(NotReferenced::secret(using, account))
         };
         for env in container.get("env").items() {
             check(
@@ -145,17 +163,14 @@ fn environment(pod: &Value, list: &str, what: &str, account: &Value) -> std::res
 }
 
 /// Rejects pods that use secrets that the account does not list.
-fn mountable(pod: &Value, account: &Value) -> std::result::Result<(), String> {
+fn mountable(pod: &Value, account: &Value) -> std::result::Result<(), NotReferenced> {
     let known = names_in(account, "secrets");
     for volume in pod.at(&["spec", "volumes"]).items() {
         let secret = volume.get("secret");
         let name = secret.str_at(&["secretName"]);
         if !secret.is_null() && !known.contains(name) {
-            return Err(format!(
-                "volume with secret.secretName=\"{name}\" is not allowed because service account {} does not reference \
-                 that secret",
-                account.name()
-            ));
+            let using = format!("volume with secret.secretName=\"{name}\"");
+            return Err(NotReferenced::secret(using, account));
         }
     }
     environment(pod, "initContainers", "init container", account)?;
@@ -164,11 +179,11 @@ fn mountable(pod: &Value, account: &Value) -> std::result::Result<(), String> {
     for (i, secret) in pod.at(&["spec", "imagePullSecrets"]).items().iter().enumerate() {
         let name = element_name(secret);
         if !known.contains(name) {
-            return Err(format!(
-                "imagePullSecrets[{i}].name=\"{name}\" is not allowed because service account {} does not reference that \
-                 imagePullSecret",
-                account.name()
-            ));
+            return Err(NotReferenced {
+                using: format!("imagePullSecrets[{i}].name=\"{name}\""),
+                account: account.name().to_owned(),
+                list: "imagePullSecret",
+            });
         }
     }
     Ok(())
@@ -246,7 +261,7 @@ impl Admission for ServiceAccount {
             return Ok(());
         }
         let refused = environment(pod, "ephemeralContainers", "ephemeral container", &account);
-        refused.map_err(|why| forbidden(attributes, pod, why))
+        refused.map_err(|e| forbidden(attributes, pod, e.to_string()))
     }
 }
 
@@ -254,7 +269,7 @@ fn check(attributes: &Attributes, pod: &Value, account: &Value) -> Result<(), St
     if !enforces(account) {
         return Ok(());
     }
-    mountable(pod, account).map_err(|why| forbidden(attributes, pod, why))
+    mountable(pod, account).map_err(|e| forbidden(attributes, pod, e.to_string()))
 }
 
 #[cfg(test)]

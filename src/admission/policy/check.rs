@@ -44,7 +44,7 @@ impl Errors {
         if let Some(why) = expression.error()
             && !expression.text.trim().is_empty()
         {
-            self.0.push((at(), expression.text.clone(), why.to_owned()));
+            self.0.push((at(), expression.text.clone(), why.to_string()));
         }
     }
 

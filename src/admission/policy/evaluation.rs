@@ -2,7 +2,7 @@
 //! `validating.validator`).
 
 use super::stored::ValidatingPolicy;
-use crate::admission::expressions::{Judged, OUT_OF_BUDGET, OutOfBudget, Run, Subject, Variables};
+use crate::admission::expressions::{EvaluationError, Judged, OutOfBudget, Run, Subject, Variables};
 use torana_cel::Val;
 
 const MAX_MESSAGE: usize = 5 << 10;
@@ -29,7 +29,7 @@ pub(crate) enum FailureKind {
     OutOfBudget,
 }
 
-/// What an evaluation came to.
+/// The result of an evaluation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     pub failures: Vec<Failure>,
@@ -38,7 +38,7 @@ pub(crate) struct Findings {
 }
 
 /// By the index of the annotation in the policy; absent for those without a value.
-pub(crate) type Annotations = Vec<(usize, Result<String, String>)>;
+pub(crate) type Annotations = Vec<(usize, Result<String, EvaluationError>)>;
 
 impl Subject for ValidatingPolicy {
     type Findings = Findings;
@@ -51,10 +51,10 @@ impl Subject for ValidatingPolicy {
         let conditions = self.common.conditions.judge(run);
         let mut findings = match &conditions.applies {
             Ok(false) => Findings::default(),
-            Err(why) => Findings::single(why.clone(), FailureKind::Error),
+            Err(e) => Findings::single(e.to_string(), FailureKind::Error),
             Ok(true) => self
                 .results(run)
-                .unwrap_or_else(|OutOfBudget| Findings::single(OUT_OF_BUDGET.to_owned(), FailureKind::OutOfBudget)),
+                .unwrap_or_else(|e| Findings::single(e.to_string(), FailureKind::OutOfBudget)),
         };
         findings.conditions = conditions;
         findings
@@ -102,9 +102,9 @@ impl ValidatingPolicy {
                     reason: validation.reason,
                     kind: FailureKind::False,
                 }),
-                Err(message) => failures.push(Failure {
+                Err(e) => failures.push(Failure {
                     index,
-                    message,
+                    message: e.to_string(),
                     reason: "",
                     kind: FailureKind::Error,
                 }),
@@ -114,8 +114,8 @@ impl ValidatingPolicy {
         for failure in failures.iter_mut().filter(|f| f.kind == FailureKind::False) {
             match self.message(run, failure.index) {
                 Ok(message) => failure.message = message,
-                Err(OutOfBudget) => {
-                    failure.message = format!("failed messageExpression: {OUT_OF_BUDGET}");
+                Err(e) => {
+                    failure.message = format!("failed messageExpression: {e}");
                     failure.kind = FailureKind::OutOfBudget;
                     failure.reason = "";
                 }
@@ -152,7 +152,7 @@ impl ValidatingPolicy {
                     }
                 }
                 Ok(_) => {}
-                Err(why) => found.push((index, Err(why))),
+                Err(e) => found.push((index, Err(e))),
             }
         }
         Ok(found)

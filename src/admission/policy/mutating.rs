@@ -1,4 +1,4 @@
-//! Evaluates the mutating policies that concern a write one after the other, and applies what they come to (upstream's
+//! Evaluates the mutating policies that concern a write one after the other, and applies the results (upstream's
 //! `mutating.dispatcher`).
 //!
 //! ```text
@@ -6,13 +6,13 @@
 //! round 1: the marked ones that still match.
 //! ```
 
-use super::mutation::{Change, Step};
+use super::mutation::{Change, MutationError, Step};
 use super::params::Misconfigured;
 use super::policies::Snapshot;
 use super::selection::Selection;
 use super::stored::{Binding, Common, MutatingPolicy};
 use super::{MutatingPolicies, Surroundings};
-use crate::admission::expressions::{self, Case, Checks, Inputs};
+use crate::admission::expressions::{self, Case, Checks, CompileError, Inputs};
 use crate::admission::matching::labels_of;
 use crate::admission::reinvocation::Rounds;
 use crate::admission::versioned::Versioned;
@@ -30,13 +30,13 @@ use std::time::Instant;
 #[cfg(test)]
 mod tests;
 
-/// With more mutations than these, a write is judged in the compute pool.
+/// A write with more mutations than these is evaluated in the compute pool.
 const FEW: usize = 8;
 /// About what mutations allocate at a time, besides their evaluation.
 const MEMORY: usize = 16 << 20;
 /// How large mutations may make an object: as large as a client may send one.
 const MAX_OBJECT: usize = 3 << 20;
-/// How many errors are told.
+/// Most errors that are reported.
 const MAX_ERRORS: usize = 100;
 
 /// A policy to evaluate with a binding and a parameter object.
@@ -50,7 +50,7 @@ struct Invocation {
 /// Why a mutation changes nothing.
 enum Failure {
     /// The failure policy decides.
-    Error(String),
+    Error(MutationError),
     /// The write is refused.
     Refused(Status),
 }
@@ -194,8 +194,9 @@ impl Mutator {
                     count("invalid_error");
                     return Err(status);
                 }
-                Err(Failure::Error(why)) => {
-                    count(error_type(&why));
+                Err(Failure::Error(e)) => {
+                    count(error_type(&e));
+                    let why = e.to_string();
                     self.errors.push(&policy.common, Some(binding), &why, "Invalid");
                 }
             }
@@ -248,7 +249,8 @@ impl Mutator {
         self.surroundings
             .conditions
             .evaluated(labels, judged.took, judged.errors);
-        Ok(judged.applies.unwrap_or_else(|why| {
+        Ok(judged.applies.unwrap_or_else(|e| {
+            let why = e.to_string();
             self.errors.push(policy, Some(&invocation.binding), &why, "Invalid");
             false
         }))
@@ -289,9 +291,9 @@ impl Mutator {
                     configuration.set(&[member], object.get(member).clone());
                 }
                 let merged = cluster.overlay(target, subresource, object, &configuration).await?;
-                let mut merged = merged.map_err(|why| format!("error applying patch: {why}"))?;
+                let mut merged = merged.map_err(MutationError::from)?;
                 let completed = cluster.complete(target, subresource, &mut merged).await;
-                completed.map_err(|status| status.message)?;
+                completed.map_err(MutationError::Incomplete)?;
                 Ok(merged)
             }
             Change::Patch(patch) => {
@@ -299,7 +301,7 @@ impl Mutator {
                     Ok(patched) => patched,
                     // A test that fails leaves the object as it is.
                     Err(why) if why.test_failed => return Ok(object.clone()),
-                    Err(why) => return Err(format!("JSON Patch: {}", why.text).into()),
+                    Err(why) => return Err(MutationError::Patch(why.text).into()),
                 };
                 let completed = cluster.complete(target, subresource, &mut patched).await;
                 let unknown = completed.map_err(|status| Status::internal(status.message))?;
@@ -312,13 +314,12 @@ impl Mutator {
     }
 }
 
-fn error_type(why: &str) -> &'static str {
-    if why.starts_with("compilation") {
-        "compile_error"
-    } else if why == expressions::OUT_OF_BUDGET {
-        "out_of_budget"
-    } else {
-        "invalid_error"
+/// The label of upstream's metric, which counts failed instantiations as invalid.
+fn error_type(e: &MutationError) -> &'static str {
+    match e {
+        MutationError::Compile(CompileError::Compilation(_)) => "compile_error",
+        MutationError::OutOfBudget(_) => "out_of_budget",
+        _ => "invalid_error",
     }
 }
 
@@ -375,8 +376,8 @@ impl From<Status> for Failure {
     }
 }
 
-impl From<String> for Failure {
-    fn from(why: String) -> Self {
-        Self::Error(why)
+impl From<MutationError> for Failure {
+    fn from(e: MutationError) -> Self {
+        Self::Error(e)
     }
 }

@@ -1,10 +1,12 @@
-//! One mutation of a MutatingAdmissionPolicy: its expression, and what that came to (upstream: `mutating/patch`).
+//! One mutation of a MutatingAdmissionPolicy: its expression, and the change that results (upstream: `mutating/patch`).
 
 use super::stored::MutatingPolicy;
 use crate::admission::expressions::{
-    Compiler, Expression, OUT_OF_BUDGET, OutOfBudget, Returns, Run, Subject, Variables,
+    CompileError, Compiler, EvaluationError, Expression, OutOfBudget, Returns, Run, Subject, Variables,
 };
+use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::patch::json_patch::JsonPatch;
+use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use std::sync::Arc;
 use torana_cel::Val;
@@ -35,6 +37,39 @@ pub(super) struct Step {
     pub place: usize,
 }
 
+/// Why a mutation changes nothing, unless that refuses the write. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MutationError {
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    #[error(transparent)]
+    OutOfBudget(#[from] OutOfBudget),
+    #[error(transparent)]
+    Evaluation(#[from] EvaluationError),
+    /// The value is no object: its type.
+    #[error("unsupported return type from ApplyConfiguration expression: {0}")]
+    NotConfiguration(String),
+    #[error("type mismatch: JSONPatchType.expression should evaluate to array")]
+    NotPatch,
+    /// The value is too large, or has parts that JSON does not know.
+    #[error("{0}")]
+    NoTree(String),
+    #[error("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {0}")]
+    Unencodable(String),
+    /// An object that is constructed has a type which does not belong to its place.
+    #[error("type mismatch: {0}")]
+    Names(String),
+    /// The operations are no patch, or cannot be applied.
+    #[error("JSON Patch: {0}")]
+    Patch(String),
+    /// The configuration cannot be merged.
+    #[error("error applying patch: {0}")]
+    Overlay(#[from] OverlayError),
+    /// The result is no object of its kind.
+    #[error(transparent)]
+    Incomplete(Status),
+}
+
 impl MutationKind {
     /// The member that holds the expression.
     pub(crate) const fn member(self) -> &'static str {
@@ -61,20 +96,19 @@ impl Mutation {
 }
 
 impl Subject for Step {
-    type Findings = Result<Change, String>;
+    type Findings = Result<Change, MutationError>;
 
     fn variables(&self) -> &Variables {
         &self.policy.common.variables
     }
 
-    fn evaluate<'a>(&'a self, run: &Run<'a>) -> Result<Change, String> {
+    fn evaluate<'a>(&'a self, run: &Run<'a>) -> Result<Change, MutationError> {
         let Mutation { expression, kind } = &self.policy.mutations[self.place];
-        if let Some(why) = expression.error() {
-            return Err(why.to_owned());
+        if let Some(e) = expression.error() {
+            return Err(e.clone().into());
         }
         run.begin_evaluation();
-        let value = run.evaluate(expression);
-        let value = value.map_err(|OutOfBudget| OUT_OF_BUDGET.to_owned())??;
+        let value = run.evaluate(expression)??;
         match kind {
             MutationKind::ApplyConfiguration => configuration(&value),
             MutationKind::JsonPatch => patch(&value),
@@ -82,31 +116,27 @@ impl Subject for Step {
     }
 }
 
-fn configuration(value: &Val<'_>) -> Result<Change, String> {
+fn configuration(value: &Val<'_>) -> Result<Change, MutationError> {
     let Val::Record(record) = value else {
-        let of = value.type_name();
-        return Err(format!(
-            "unsupported return type from ApplyConfiguration expression: {of}"
-        ));
+        return Err(MutationError::NotConfiguration(value.type_name().to_string()));
     };
     // A value that shares its parts can be too large to be looked at; one that has a tree is not.
-    let tree = value.to_tree()?;
-    record.check_names().map_err(|why| format!("type mismatch: {why}"))?;
+    let tree = value.to_tree().map_err(|e| MutationError::NoTree(e.to_string()))?;
+    record.check_names().map_err(|e| MutationError::Names(e.to_string()))?;
     Ok(Change::Configuration(tree))
 }
 
-fn patch(value: &Val<'_>) -> Result<Change, String> {
-    let unencodable =
-        |why| format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}");
+fn patch(value: &Val<'_>) -> Result<Change, MutationError> {
     let Val::List(operations) = value else {
-        return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
+        return Err(MutationError::NotPatch);
     };
-    let tree = value.to_tree().map_err(unencodable)?;
+    let tree = value.to_tree();
+    let tree = tree.map_err(|e| MutationError::Unencodable(e.to_string()))?;
     for operation in operations.iter() {
         if let Ok(Val::Record(operation)) = operation
             && let Some(Val::Record(value)) = operation.fields.get("value")
         {
-            value.check_names().map_err(|why| format!("type mismatch: {why}"))?;
+            value.check_names().map_err(|e| MutationError::Names(e.to_string()))?;
         }
     }
     let Value::Array(operations) = tree else {
@@ -121,6 +151,6 @@ fn patch(value: &Val<'_>) -> Result<Change, String> {
         operation
     };
     let operations = operations.into_iter().map(complete).collect();
-    let patch = JsonPatch::of(operations).map_err(|refused| format!("JSON Patch: {}", refused.message))?;
+    let patch = JsonPatch::of(operations).map_err(|status| MutationError::Patch(status.message))?;
     Ok(Change::Patch(patch))
 }

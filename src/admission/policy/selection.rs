@@ -26,12 +26,12 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// True if it is easily told that a policy does not judge the write, whose object has these labels.
+    /// True if the labels of the object alone show that a policy does not apply to the write.
     pub(crate) fn rules_out(&self, policy: &Common, labels: Option<&Value>) -> bool {
         self.matcher.rules_out(&policy.criteria, labels)
     }
 
-    /// The version in which a policy judges the write; `None` if it does not.
+    /// The version of the object that a policy evaluates; `None` if the policy does not apply.
     ///
     /// # Errors
     /// 404 if the namespace does not exist.
@@ -41,7 +41,7 @@ impl<'a> Selection<'a> {
         object: &Value,
     ) -> Result<std::result::Result<Option<ServedKind>, Misconfigured>> {
         let matched = self.matches(&policy.criteria, object).await?;
-        Ok(matched.map_err(Misconfigured::Policy))
+        Ok(matched.map_err(|status| Misconfigured::Policy(status.message)))
     }
 
     /// The parameters to evaluate a policy with for one of its bindings; empty if the binding does not concern the write.
@@ -58,7 +58,7 @@ impl<'a> Selection<'a> {
             match self.matches(criteria, object).await? {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(Ok(Vec::new())),
-                Err(why) => return Ok(Err(Misconfigured::Binding(why))),
+                Err(status) => return Ok(Err(Misconfigured::Binding(status.message))),
             }
         }
         Ok(params::collect(self.cluster, policy.param_kind.as_ref(), binding, self.attributes).await)
@@ -76,15 +76,11 @@ impl<'a> Selection<'a> {
         Ok(Arc::new(expressions::namespace(namespace.map(AsRef::as_ref))))
     }
 
-    async fn matches(
-        &self,
-        criteria: &Criteria,
-        object: &Value,
-    ) -> Result<std::result::Result<Option<ServedKind>, String>> {
+    /// The inner error says that the criteria cannot be evaluated.
+    async fn matches(&self, criteria: &Criteria, object: &Value) -> Result<Result<Option<ServedKind>>> {
         match self.matcher.matches(criteria, object).await {
-            Ok(target) => Ok(Ok(target)),
             Err(status) if status.code == 404 => Err(status),
-            Err(status) => Ok(Err(status.message)),
+            matched => Ok(matched),
         }
     }
 }

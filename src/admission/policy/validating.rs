@@ -195,7 +195,7 @@ impl Dispatch<'_> {
                     }
                 }
                 Err(_) if policy.ignores_errors => {}
-                Err(why) => self.deny(denied(policy, Some(binding), &why), "Invalid"),
+                Err(e) => self.deny(denied(policy, Some(binding), &e.to_string()), "Invalid"),
             }
         }
     }

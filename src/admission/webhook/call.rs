@@ -3,7 +3,7 @@
 use super::Calls;
 use super::config::FailurePolicy;
 use super::configurations::Active;
-use super::review::{self, Answer, Review, Unacceptable};
+use super::review::{self, Answer, Review, Unacceptable, Undecodable};
 use crate::admission::versioned::Encoded;
 use crate::admission::{Attributes, ServedKind};
 use crate::apimachinery::names;
@@ -80,8 +80,8 @@ pub(super) async fn ask(
             code: 400,
         });
     };
-    let connection = active.connection(&calls.webhooks).map_err(|why| Failure::Call {
-        why: why.clone(),
+    let connection = active.connection(&calls.webhooks).map_err(|e| Failure::Call {
+        why: e.to_string(),
         code: 500,
     })?;
     let uid = names::uid();
@@ -121,11 +121,7 @@ pub(super) async fn ask(
     let answer = match size < LARGE {
         true => read(),
         false => {
-            let busy = || {
-                Err(Unacceptable::Undecodable(
-                    "the server is too busy to decode it".to_owned(),
-                ))
-            };
+            let busy = || Err(Undecodable::Busy.into());
             off_thread(size * MEMORY_PER_BYTE, read).await.unwrap_or_else(busy)
         }
     };

@@ -5,7 +5,7 @@ use crate::admission::expressions::Conditions;
 use crate::admission::matching::Criteria;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
-use crate::client::webhook::WebhookConfig;
+use crate::client::webhook::{UnusableConfig, WebhookConfig};
 use crate::storage::Entry;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub(super) struct Hook {
     pub criteria: Criteria,
     pub conditions: Arc<Conditions>,
     pub failure_policy: FailurePolicy,
-    /// The text of the error, if the `clientConfig` cannot be used.
-    pub client: Result<WebhookConfig, String>,
+    /// Where it is, or why the `clientConfig` cannot be used.
+    pub client: Result<WebhookConfig, UnusableConfig>,
     pub timeout: Duration,
     /// The version of the reviews; `None` if the webhook takes none that we know.
     pub review_version: Option<Version>,

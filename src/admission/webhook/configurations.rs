@@ -7,7 +7,7 @@ use super::stats::Stats;
 use crate::admission::ObjectLookup;
 use crate::admission::matching::PluralIndex;
 use crate::apimachinery::value::Value;
-use crate::client::webhook::{SharedWebhooks, Webhook};
+use crate::client::webhook::{SharedWebhooks, UnusableConfig, Webhook};
 use crate::client::{Informer, InformerHandle};
 use crate::storage::Storage;
 use crate::tasks::{Derived, Signal};
@@ -47,7 +47,7 @@ pub(super) struct Snapshot {
 pub(super) struct Active {
     pub hook: Arc<Hook>,
     /// Set by the first call.
-    connection: OnceLock<Result<Arc<Webhook>, String>>,
+    connection: OnceLock<Result<Arc<Webhook>, UnusableConfig>>,
     /// Those of the webhook with the same id before the last change.
     pub stats: Arc<Stats>,
 }
@@ -67,11 +67,11 @@ impl Active {
     /// The connection to the webhook.
     ///
     /// # Errors
-    /// Upstream's text, if the `clientConfig` cannot be used.
-    pub(crate) fn connection(&self, webhooks: &SharedWebhooks) -> Result<&Arc<Webhook>, &String> {
+    /// If the `clientConfig` cannot be used.
+    pub(crate) fn connection(&self, webhooks: &SharedWebhooks) -> Result<&Arc<Webhook>, &UnusableConfig> {
         let connect = || match &self.hook.client {
             Ok(config) => webhooks.get(config),
-            Err(why) => Err(format!("could not get REST client: {why}")),
+            Err(e) => Err(e.clone()),
         };
         self.connection.get_or_init(connect).as_ref()
     }

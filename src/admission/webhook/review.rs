@@ -57,12 +57,118 @@ pub struct Answer {
 }
 
 /// Why an answer is not acceptable. The variants differ in what precedes the text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Unacceptable {
     /// The body is no review.
-    Undecodable(String),
+    Undecodable(Undecodable),
     /// The review is invalid.
-    Invalid(String),
+    Invalid(InvalidReview),
+}
+
+/// Why a body is no review. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+pub enum Undecodable {
+    /// It is no JSON.
+    #[error("couldn't get version/kind; json parse error: {0}")]
+    Json(#[source] json::Error),
+    /// It is JSON of this type instead of an object.
+    #[error(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {0} into Go value of type struct {{ APIVersion \
+         string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )]
+    NotObject(&'static str),
+    /// It is a Status with this message.
+    #[error("{0}")]
+    Status(String),
+    /// It is a review of the other version.
+    #[error("converting ({got}.{KIND}) to ({wanted}.{KIND}): unknown conversion")]
+    OtherVersion {
+        /// Its version.
+        got: &'static str,
+        /// The version of the request.
+        wanted: &'static str,
+    },
+    /// It is an object of another kind.
+    #[error(
+        "no kind {} is registered for version {} in scheme \"k8s.io/apiserver/pkg/util/webhook/webhook.go\"",
+        quote(.kind),
+        quote(.version)
+    )]
+    UnknownKind {
+        /// Its `kind`.
+        kind: String,
+        /// Its `apiVersion`.
+        version: String,
+    },
+    /// A field has another type.
+    #[error("json: cannot unmarshal {got} into Go struct field {field} of type {wanted}")]
+    Mistyped {
+        /// The field, with the Go type around it.
+        field: String,
+        /// Its JSON type.
+        got: String,
+        /// Its Go type.
+        wanted: &'static str,
+    },
+    /// The patch is no base64, or a field of the status has another type.
+    #[error(transparent)]
+    Field(#[from] decode::DecodeError),
+    /// The compute pool is full.
+    #[error("the server is too busy to decode it")]
+    Busy,
+}
+
+/// Why a review is invalid. Upstream's texts.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidReview {
+    /// It has no response.
+    #[error("webhook response was absent")]
+    NoResponse,
+    /// It answers another request.
+    #[error("expected response.uid={}, got {}", quote(.wanted), quote(.got))]
+    Uid {
+        /// That of the request.
+        wanted: String,
+        /// That of the response.
+        got: String,
+    },
+    /// It does not say what it is.
+    #[error("expected webhook response of {GROUP}/v1, Kind={KIND}, got {group}/{version}, Kind={kind}")]
+    Untyped {
+        /// The group of its `apiVersion`.
+        group: String,
+        /// The version of its `apiVersion`.
+        version: String,
+        /// Its `kind`.
+        kind: String,
+    },
+    /// It has a patch without a type.
+    #[error("webhook returned response.patch but not response.patchType")]
+    NoPatchType,
+    /// It has a type of a patch without a patch.
+    #[error("webhook returned response.patchType but not response.patch")]
+    NoPatch,
+    /// The type of its patch is empty.
+    #[error("webhook returned invalid response.patchType of \"\"")]
+    EmptyPatchType,
+    /// It is of a validating webhook, and has a patch.
+    #[error("validating webhook may not return response.patch")]
+    Patch,
+    /// It is of a validating webhook, and has the type of a patch.
+    #[error("validating webhook may not return response.patchType")]
+    PatchType,
+}
+
+impl From<Undecodable> for Unacceptable {
+    fn from(e: Undecodable) -> Self {
+        Self::Undecodable(e)
+    }
+}
+
+impl From<InvalidReview> for Unacceptable {
+    fn from(e: InvalidReview) -> Self {
+        Self::Invalid(e)
+    }
 }
 
 impl Version {
@@ -159,27 +265,20 @@ fn user_info(attributes: &Attributes) -> Value {
 /// Reads the body of a webhook's response to the review with this UID.
 ///
 /// # Errors
-/// Upstream's text.
+/// [`Unacceptable`].
 pub fn answer(version: Version, uid: &str, mutating: bool, body: &[u8]) -> Result<Answer, Unacceptable> {
-    let mut review = json::decode(body)
-        .map_err(|e| Unacceptable::Undecodable(format!("couldn't get version/kind; json parse error: {e}")))?;
-    check_type(version, &review).map_err(Unacceptable::Undecodable)?;
+    let mut review = json::decode(body).map_err(Undecodable::Json)?;
+    check_type(version, &review)?;
     let response = review.unset(&["response"]).unwrap_or_default();
     let response = match response {
-        Value::Null => return Err(Unacceptable::Invalid("webhook response was absent".to_owned())),
+        Value::Null => return Err(InvalidReview::NoResponse.into()),
         Value::Object(response) => response,
-        other => {
-            return Err(Unacceptable::Undecodable(mistyped(
-                "response",
-                &other,
-                "v1.AdmissionResponse",
-            )));
-        }
+        other => return Err(mistyped("response", &other, "v1.AdmissionResponse").into()),
     };
-    let answer = typed(&response).map_err(Unacceptable::Undecodable)?;
+    let answer = typed(&response)?;
     if version == Version::V1 {
         let patch_type = response.get("patchType").and_then(Value::as_str);
-        check(&review, &response, uid, mutating, &answer, patch_type).map_err(Unacceptable::Invalid)?;
+        check(&review, &response, uid, mutating, &answer, patch_type)?;
         return Ok(answer);
     }
     // In v1beta1 the type of a patch was not checked, and patches of validating webhooks are ignored.
@@ -196,39 +295,31 @@ pub fn answer(version: Version, uid: &str, mutating: bool, body: &[u8]) -> Resul
 }
 
 /// Refuses bodies that upstream's decoder does not convert to a review of this version.
-fn check_type(version: Version, review: &Value) -> Result<(), String> {
+fn check_type(version: Version, review: &Value) -> Result<(), Undecodable> {
     let Value::Object(_) = review else {
-        let text = "couldn't get version/kind; json parse error: json: cannot unmarshal";
-        return Err(format!(
-            "{text} {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            type_name(review)
-        ));
+        return Err(Undecodable::NotObject(type_name(review)));
     };
     let (api_version, kind) = (review.api_version(), ObjectView::kind(review));
     if api_version == "v1" && kind == "Status" {
-        return Err(review.str_at(&["message"]).to_owned());
+        return Err(Undecodable::Status(review.str_at(&["message"]).to_owned()));
     }
     let own = format!("{GROUP}/{}", version.name());
     match (api_version, kind) {
         // Absent members are those of the expected type to the decoder; the check of v1 refuses them later.
         ("", "" | KIND) => Ok(()),
         (v, "" | KIND) if v == own => Ok(()),
-        ("admission.k8s.io/v1" | "admission.k8s.io/v1beta1", KIND) => {
-            let other = if version == Version::V1 { "v1beta1" } else { "v1" };
-            Err(format!(
-                "converting ({other}.{KIND}) to ({}.{KIND}): unknown conversion",
-                version.name()
-            ))
-        }
-        (v, k) => Err(format!(
-            "no kind {} is registered for version {} in scheme \"k8s.io/apiserver/pkg/util/webhook/webhook.go\"",
-            quote(k),
-            quote(v)
-        )),
+        ("admission.k8s.io/v1" | "admission.k8s.io/v1beta1", KIND) => Err(Undecodable::OtherVersion {
+            got: if version == Version::V1 { "v1beta1" } else { "v1" },
+            wanted: version.name(),
+        }),
+        (version, kind) => Err(Undecodable::UnknownKind {
+            kind: kind.to_owned(),
+            version: version.to_owned(),
+        }),
     }
 }
 
-fn typed(response: &Map) -> Result<Answer, String> {
+fn typed(response: &Map) -> Result<Answer, Undecodable> {
     let text = |key: &str| match response.get(key) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.to_string()),
@@ -259,7 +350,7 @@ fn typed(response: &Map) -> Result<Answer, String> {
                         .to_owned(),
                 ))
             })
-            .collect::<Result<_, String>>()?,
+            .collect::<Result<_, Undecodable>>()?,
         Some(other) => return Err(mistyped("auditAnnotations", other, "map[string]string")),
     };
     Ok(Answer {
@@ -277,22 +368,22 @@ fn typed(response: &Map) -> Result<Answer, String> {
 }
 
 /// The bytes of a patch: base64, or a list of numbers, which Go's decoder accepts for `[]byte` and kube-rs sends.
-fn patch(given: Option<&Value>) -> Result<Vec<u8>, String> {
+fn patch(given: Option<&Value>) -> Result<Vec<u8>, Undecodable> {
     let byte = |v: &Value| match v {
         Value::Null => Ok(0),
-        Value::Int(n) => u8::try_from(*n).map_err(|_| mistyped_as("patch", &format!("number {n}"), "uint8")),
+        Value::Int(n) => u8::try_from(*n).map_err(|_| mistyped_as("patch", format!("number {n}"), "uint8")),
         other => Err(mistyped("patch", other, "uint8")),
     };
     match given {
         None | Some(Value::Null) => Ok(Vec::new()),
-        Some(Value::String(text)) => decode::base64(text).map_err(|e| e.to_string()),
+        Some(Value::String(text)) => Ok(decode::base64(text)?),
         Some(Value::Array(bytes)) => bytes.iter().map(byte).collect(),
         Some(other) => Err(mistyped("patch", other, "[]uint8")),
     }
 }
 
 /// The known members of a Status.
-fn status(given: Option<&Value>) -> Result<Option<Value>, String> {
+fn status(given: Option<&Value>) -> Result<Option<Value>, Undecodable> {
     let mut status = match given {
         None | Some(Value::Null) => return Ok(None),
         Some(status @ Value::Object(_)) => status.clone(),
@@ -300,7 +391,7 @@ fn status(given: Option<&Value>) -> Result<Option<Value>, String> {
     };
     let definition = by_gvk("", "v1", "Status");
     if let Some(definition) = definition {
-        decode::normalize(definition, &mut status).map_err(|e| e.to_string())?;
+        decode::normalize(definition, &mut status)?;
     }
     Ok(Some(status))
 }
@@ -312,28 +403,31 @@ fn check(
     mutating: bool,
     answer: &Answer,
     patch_type: Option<&str>,
-) -> Result<(), String> {
+) -> Result<(), InvalidReview> {
     let got = response.str("uid");
     if got != uid {
-        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(got)));
+        return Err(InvalidReview::Uid {
+            wanted: uid.to_owned(),
+            got: got.to_owned(),
+        });
     }
     let (api_version, kind) = (review.api_version(), ObjectView::kind(review));
     if api_version != "admission.k8s.io/v1" || kind != KIND {
         let gv = GroupVersion::parse(api_version).unwrap_or_default();
-        let got = format!("{}/{}, Kind={kind}", gv.group, gv.version);
-        return Err(format!(
-            "expected webhook response of {GROUP}/v1, Kind={KIND}, got {got}"
-        ));
+        return Err(InvalidReview::Untyped {
+            group: gv.group.to_string(),
+            version: gv.version.to_string(),
+            kind: kind.to_owned(),
+        });
     }
-    let why = match (mutating, answer.patch.is_empty(), patch_type) {
-        (true, false, None) => "webhook returned response.patch but not response.patchType",
-        (true, true, Some(_)) => "webhook returned response.patchType but not response.patch",
-        (true, _, Some("")) => "webhook returned invalid response.patchType of \"\"",
-        (false, false, _) => "validating webhook may not return response.patch",
-        (false, _, Some(_)) => "validating webhook may not return response.patchType",
-        _ => return Ok(()),
-    };
-    Err(why.to_owned())
+    match (mutating, answer.patch.is_empty(), patch_type) {
+        (true, false, None) => Err(InvalidReview::NoPatchType),
+        (true, true, Some(_)) => Err(InvalidReview::NoPatch),
+        (true, _, Some("")) => Err(InvalidReview::EmptyPatchType),
+        (false, false, _) => Err(InvalidReview::Patch),
+        (false, _, Some(_)) => Err(InvalidReview::PatchType),
+        _ => Ok(()),
+    }
 }
 
 const fn type_name(v: &Value) -> &'static str {
@@ -347,15 +441,15 @@ const fn type_name(v: &Value) -> &'static str {
     }
 }
 
-fn mistyped(field: &str, v: &Value, wanted: &str) -> String {
-    mistyped_as(field, type_name(v), wanted)
+fn mistyped(field: &str, v: &Value, wanted: &'static str) -> Undecodable {
+    mistyped_as(field, type_name(v).to_owned(), wanted)
 }
 
-fn mistyped_as(field: &str, got: &str, wanted: &str) -> String {
+fn mistyped_as(field: &str, got: String, wanted: &'static str) -> Undecodable {
     let field = if field == "response" {
         "AdmissionReview.response".to_owned()
     } else {
         format!("AdmissionResponse.response.{field}")
     };
-    format!("json: cannot unmarshal {got} into Go struct field {field} of type {wanted}")
+    Undecodable::Mistyped { field, got, wanted }
 }

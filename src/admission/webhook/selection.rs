@@ -94,9 +94,9 @@ impl<'a> Selection<'a> {
         metrics.evaluated(labels, judged.took, judged.errors);
         match (judged.applies, active.hook.failure_policy) {
             (Ok(true), _) => Ok(Some(target)),
-            (Err(why), FailurePolicy::Fail) => {
+            (Err(e), FailurePolicy::Fail) => {
                 let resource = self.attributes.resource.group_resource();
-                Err(Status::forbidden(&resource, &self.attributes.name, &why))
+                Err(Status::forbidden(&resource, &self.attributes.name, &e.to_string()))
             }
             (Ok(false), _) | (Err(_), FailurePolicy::Ignore) => {
                 metrics.excluded(labels);

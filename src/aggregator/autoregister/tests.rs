@@ -83,7 +83,10 @@ async fn start_creates_missing_apiservices_and_removes_obsolete_ones() {
     let r = registering(&informer, &definitions, &store, &paths);
     let _tasks = running([feed.run()]);
     informer.synced().wait().await;
-    assert_eq!(r.completion(), Err("missing APIService: [v1. v1.apps]".into()));
+    assert_eq!(
+        r.completion().unwrap_err().to_string(),
+        "missing APIService: [v1. v1.apps]"
+    );
     r.run().await;
     assert!(store.object("v1.old").is_none() && store.object("v1.").is_some());
     let apps = store.object("v1.apps").unwrap();

@@ -3,8 +3,8 @@
 //! then [`probe_condition`].
 
 use crate::aggregator::apiservice::{ApiService, Condition, ServiceReference};
-use crate::aggregator::own_requests::{self, AGGREGATOR, PROBE};
-use crate::aggregator::resolver::{Endpoints, ServiceIndex, ServiceResolver, ServiceType};
+use crate::aggregator::own_requests::{self, AGGREGATOR, FetchError, PROBE};
+use crate::aggregator::resolver::{Endpoints, ResolveError, ServiceIndex, ServiceResolver, ServiceType};
 use crate::proxy::target::URLS;
 use crate::proxy::transport::Transport;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -16,18 +16,37 @@ const PROBE_LIMIT: Duration = Duration::from_secs(5);
 /// Backstop for all probes together. Upstream guards each probe with the same limit.
 const GUARD: Duration = Duration::from_secs(6);
 
-/// How Go's client words a timeout.
-const TIMED_OUT: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
-/// How the message begins when no probe ended in time.
-const GUARDED: &str = "timed out waiting for https://";
+/// The result of probing an APIService.
+pub(super) struct Probed {
+    pub condition: Condition,
+    /// Whether a probe waited for its time limit.
+    pub timed_out: bool,
+}
 
-/// Probes an APIService whose Service is correctly wired and returns its condition.
+/// Why a backend is not available. The texts are upstream's, because they become the condition's message.
+#[derive(Debug, thiserror::Error)]
+enum ProbeError {
+    /// The Service has no address.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// The backend's response is no success.
+    #[error("failing or missing response from {url}: bad status from {url}: {status}")]
+    Status { url: String, status: u16 },
+    /// The backend did not respond.
+    #[error("failing or missing response from {url}: Get {url:?}: {source}")]
+    Fetch { url: String, source: FetchError },
+    /// No probe ended in time.
+    #[error("timed out waiting for https://{0}")]
+    Guard(String),
+}
+
+/// Probes an APIService whose Service is correctly wired.
 pub(super) async fn probe_condition(
     s: &ApiService,
     service: &ServiceReference,
     resolver: &dyn ServiceResolver,
     transport: &Transport,
-) -> Condition {
+) -> Probed {
     if let Some(own) = find_own_address(service, resolver, transport).await {
         let what = match &service.target {
             Some(_) => format!("metadata.annotations[{URLS}] names"),
@@ -38,7 +57,10 @@ pub(super) async fn probe_condition(
             ),
         };
         let why = format!("{what} this gateway itself, at {own}: requests would go round for ever");
-        return Condition::new("False", "OwnAddress", why);
+        return Probed {
+            condition: Condition::new("False", "OwnAddress", why),
+            timed_out: false,
+        };
     }
     match probe(s, service, resolver, transport).await {
         Ok(()) => {
@@ -46,23 +68,34 @@ pub(super) async fn probe_condition(
             if let Ok(all) = resolver.endpoints(service) {
                 transport.probe_if_due(all.all());
             }
-            Condition::new("True", "Passed", "all checks passed")
+            Probed {
+                condition: Condition::new("True", "Passed", "all checks passed"),
+                timed_out: false,
+            }
         }
-        Err(why) => {
+        Err(e) => {
             // The next probe must not succeed on a pooled connection to a server that is wrong or about to disappear.
             transport.close_idle();
-            Condition::new("False", "FailedDiscoveryCheck", why)
+            Probed {
+                condition: Condition::new("False", "FailedDiscoveryCheck", e.to_string()),
+                timed_out: e.is_timeout(),
+            }
         }
     }
 }
 
-/// Whether a result of [`probe_condition`] took no timeout.
-pub(super) fn is_quick(condition: &Condition) -> bool {
-    !condition.message.contains(TIMED_OUT) && !condition.message.starts_with(GUARDED)
+impl ProbeError {
+    fn is_timeout(&self) -> bool {
+        match self {
+            Self::Guard(_) => true,
+            Self::Fetch { source, .. } => matches!(source, FetchError::Timeout),
+            Self::Resolve(_) | Self::Status { .. } => false,
+        }
+    }
 }
 
-/// Whether both say that probes of the same URL fail, in other words: a refused connection looks different from one that is
-/// reset, and a backend that starts gives each of them.
+/// Whether both are failures of the same URL with different texts. A backend that starts first refuses connections, then resets
+/// them.
 pub(super) fn is_reworded(known: &Condition, new: &Condition) -> bool {
     let url = |c: &Condition| c.message.split(": ").next().map(str::to_owned);
     let failed = |c: &Condition| c.status == "False" && c.reason == "FailedDiscoveryCheck";
@@ -131,7 +164,7 @@ async fn probe(
     service: &ServiceReference,
     resolver: &dyn ServiceResolver,
     transport: &Transport,
-) -> Result<(), String> {
+) -> Result<(), ProbeError> {
     let path = s.discovery_path();
     let mut all: FuturesUnordered<_> = (0..PROBES)
         .map(|_| attempt(&path, service, resolver, transport))
@@ -148,7 +181,7 @@ async fn probe(
     };
     match tokio::time::timeout(GUARD, first_success).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(format!("{GUARDED}{}{path}", service.server_name())),
+        Err(_) => Err(ProbeError::Guard(format!("{}{path}", service.server_name()))),
     }
 }
 
@@ -157,13 +190,13 @@ async fn attempt(
     service: &ServiceReference,
     resolver: &dyn ServiceResolver,
     transport: &Transport,
-) -> Result<(), String> {
+) -> Result<(), ProbeError> {
     let endpoints = match &service.target {
         // As for requests: if one address fails, another may answer.
         Some(_) => resolver.endpoints(service),
         None => resolver.resolve(service).map(Endpoints::One),
     };
-    let endpoints = endpoints.map_err(|e| e.0)?;
+    let endpoints = endpoints?;
     let url = match endpoints.all() {
         [one] if one.contains('/') => format!("{one}:{path}"),
         [one] => format!("https://{one}{path}"),
@@ -175,15 +208,18 @@ async fn attempt(
         own_requests::fetch(transport, (&endpoints, first), path, AGGREGATOR, &PROBE),
     )
     .await;
-    let why = match got {
+    let source = match got {
         Ok(Ok(response)) if (200..300).contains(&response.status) => return Ok(()),
-        Ok(Ok(response)) => format!("bad status from {url}: {}", response.status),
-        Ok(Err(e)) => format!("Get {url:?}: {e}"),
+        Ok(Ok(response)) => {
+            let status = response.status;
+            return Err(ProbeError::Status { url, status });
+        }
+        Ok(Err(e)) => e,
         Err(_) => {
             // Lets the next probe, and requests, prefer another address.
             transport.record_timeout(first, "no answer to a probe");
-            format!("Get {url:?}: {TIMED_OUT}")
+            FetchError::Timeout
         }
     };
-    Err(format!("failing or missing response from {url}: {why}"))
+    Err(ProbeError::Fetch { url, source })
 }

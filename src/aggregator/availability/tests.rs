@@ -336,7 +336,7 @@ async fn a_failed_address_is_probed_even_without_traffic() {
     t.record_timeout(&both.0[1], "late");
     assert_eq!(failures(), 1);
     let found = check::probe_condition(&s, s.service.as_ref().unwrap(), &both, &t).await;
-    assert_eq!(found.status, "True");
+    assert_eq!(found.condition.status, "True");
     let well = async {
         while failures() > 0 {
             tokio::task::yield_now().await;

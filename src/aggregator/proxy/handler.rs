@@ -12,6 +12,7 @@ use super::upgrade;
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::backend_stats::{BackendStats, InFlightPermit};
 use crate::aggregator::resolver::{Endpoints, ServiceResolver};
+use crate::aggregator::transports::TransportError;
 use crate::apimachinery::status::Status;
 use crate::proxy::headers::Special;
 use crate::proxy::hops::{HOPS, InFlightGuard};
@@ -82,7 +83,7 @@ pub(crate) struct Remote {
     /// Whether the `Available` condition lets traffic through.
     pub available: bool,
     /// The connections, or why there can be none (for example, a CA bundle that does not parse).
-    pub transport: Result<Arc<Transport>, String>,
+    pub transport: Result<Arc<Transport>, TransportError>,
     /// Limits and statistics of the backend.
     pub stats: Arc<BackendStats>,
 }
@@ -170,7 +171,10 @@ impl ProxyHandler {
         }
         let transport = match &remote.transport {
             Ok(transport) => transport,
-            Err(why) => return Err(end(responses::error(StatusCode::INTERNAL_SERVER_ERROR, why))),
+            Err(e) => {
+                let text = e.to_string();
+                return Err(end(responses::error(StatusCode::INTERNAL_SERVER_ERROR, &text)));
+            }
         };
         if user.name.is_empty() {
             return Err(end(responses::error(StatusCode::INTERNAL_SERVER_ERROR, "missing user")));

@@ -3,12 +3,31 @@
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::value::Value;
 use crate::json;
-use crate::pki;
+use crate::pki::{self, PkiError};
 use std::path::{Path, PathBuf};
 
 /// Name of the entries.
 const NAME: &str = "torana";
 const LISTS: [&str; 3] = ["clusters", "users", "contexts"];
+
+/// Why the entries cannot be added or removed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// The gateway has written none.
+    #[error("the administrator's kubeconfig is missing")]
+    NoOwn,
+    /// Nothing says where the user's kubeconfig is.
+    #[error("--merge-kubeconfig: neither KUBECONFIG nor HOME is set")]
+    NoTarget,
+    #[error("--merge-kubeconfig: {}: {source}", .file.display())]
+    Read { file: PathBuf, source: std::io::Error },
+    #[error("--merge-kubeconfig: {}: {source}", .file.display())]
+    Yaml { file: PathBuf, source: yaml::Error },
+    #[error("--merge-kubeconfig: cannot make {}: {source}", .dir.display())]
+    Directory { dir: PathBuf, source: std::io::Error },
+    #[error("--merge-kubeconfig: {0}")]
+    Write(#[source] PkiError),
+}
 
 /// The entries in a kubeconfig; removed when dropped.
 pub(super) struct Merged {
@@ -20,9 +39,9 @@ pub(super) struct Merged {
 impl Merged {
     /// Adds the cluster, user and context of `own` to `$KUBECONFIG` (its first file) or `~/.kube/config`, and selects the
     /// context.
-    pub(crate) fn add(own: &Path) -> Result<Self, String> {
+    pub(crate) fn add(own: &Path) -> Result<Self, Error> {
         let path = target()?;
-        let own = read(own)?.ok_or("the administrator's kubeconfig is missing")?;
+        let own = read(own)?.ok_or(Error::NoOwn)?;
         let mut all = read(&path)?.unwrap_or_else(|| json!({"apiVersion": "v1", "kind": "Config"}));
         let selected = all.get("current-context").clone();
         merge(&mut all, &own);
@@ -47,36 +66,44 @@ impl Drop for Merged {
     }
 }
 
-fn target() -> Result<PathBuf, String> {
+fn target() -> Result<PathBuf, Error> {
     let given = std::env::var_os("KUBECONFIG").filter(|v| !v.is_empty());
     if let Some(first) = given.and_then(|list| std::env::split_paths(&list).find(|p| !p.as_os_str().is_empty())) {
         return Ok(first);
     }
     let home = std::env::var_os("HOME").filter(|v| !v.is_empty());
-    let home = home.ok_or("--merge-kubeconfig: neither KUBECONFIG nor HOME is set")?;
+    let home = home.ok_or(Error::NoTarget)?;
     Ok(Path::new(&home).join(".kube/config"))
 }
 
-fn read(path: &Path) -> Result<Option<Value>, String> {
-    let about = |e: &dyn std::fmt::Display| format!("--merge-kubeconfig: {}: {e}", path.display());
+fn read(path: &Path) -> Result<Option<Value>, Error> {
     match std::fs::read(path) {
-        Ok(text) => match yaml::decode(&text).map_err(|e| about(&e.to_string()))? {
-            Value::Null => Ok(None),
-            all => Ok(Some(all)),
+        Ok(text) => match yaml::decode(&text) {
+            Ok(Value::Null) => Ok(None),
+            Ok(all) => Ok(Some(all)),
+            Err(source) => Err(Error::Yaml {
+                file: path.to_owned(),
+                source,
+            }),
         },
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(about(&e)),
+        Err(source) => Err(Error::Read {
+            file: path.to_owned(),
+            source,
+        }),
     }
 }
 
-fn write(path: &Path, all: &Value) -> Result<(), String> {
+fn write(path: &Path, all: &Value) -> Result<(), Error> {
     // A link to the file stays a link.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if let Some(dir) = path.parent() {
-        let made = std::fs::create_dir_all(dir);
-        made.map_err(|e| format!("--merge-kubeconfig: cannot make {}: {e}", dir.display()))?;
+        std::fs::create_dir_all(dir).map_err(|source| Error::Directory {
+            dir: dir.to_owned(),
+            source,
+        })?;
     }
-    pki::write_secret(&path, &yaml::to_string(all)).map_err(|e| format!("--merge-kubeconfig: {e}"))
+    pki::write_secret(&path, &yaml::to_string(all)).map_err(Error::Write)
 }
 
 /// Replaces or adds the entries.

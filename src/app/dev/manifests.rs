@@ -41,19 +41,43 @@ fn collect(dir: &Path, depth: usize, files: &mut Fingerprint) {
     }
 }
 
+/// A file of manifests cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", .file.display())]
+pub(super) struct Error {
+    file: PathBuf,
+    source: Invalid,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Invalid {
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
+    #[error(transparent)]
+    Yaml(#[from] yaml::Error),
+    #[error("an object without a kind")]
+    NoKind,
+}
+
 /// The objects of a file. Lists are taken apart.
 ///
 /// # Errors
 /// The file cannot be read, or a document is no object.
-pub(super) fn objects(path: &Path) -> Result<Vec<Value>, String> {
-    let about = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|e| about(&e))?;
+pub(super) fn objects(path: &Path) -> Result<Vec<Value>, Error> {
+    read(path).map_err(|source| Error {
+        file: path.to_owned(),
+        source,
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<Value>, Invalid> {
+    let text = std::fs::read_to_string(path)?;
     let mut all = Vec::new();
     for document in documents(&text) {
-        let value = yaml::decode(document.as_bytes()).map_err(|e| about(&e.to_string()))?;
+        let value = yaml::decode(document.as_bytes())?;
         match value.kind() {
             _ if value.is_null() => {}
-            "" => return Err(about(&"an object without a kind")),
+            "" => return Err(Invalid::NoKind),
             "List" => all.extend(value.get("items").items().iter().cloned()),
             _ => all.push(value),
         }
@@ -94,7 +118,12 @@ mod tests {
         let kinds: Vec<String> = objects(&file).unwrap().iter().map(|o| o.kind().to_owned()).collect();
         assert_eq!(kinds, ["A", "B", "C"]);
         std::fs::write(&file, "name: x").unwrap();
-        assert!(objects(&file).unwrap_err().ends_with("an object without a kind"));
+        assert!(
+            objects(&file)
+                .unwrap_err()
+                .to_string()
+                .ends_with("an object without a kind")
+        );
         assert_ne!(fingerprint(dir.path()), found);
     }
 }

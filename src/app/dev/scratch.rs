@@ -6,24 +6,32 @@ use std::path::{Path, PathBuf};
 /// In memory on Linux. Elsewhere, and where it cannot be written, the directory for temporary files is used.
 const MEMORY: &str = "/dev/shm";
 
+/// Why there is no directory.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("no random numbers are available")]
+    NoRandomNumbers,
+    #[error("--ephemeral: cannot make {}: {source}", .path.display())]
+    Create { path: PathBuf, source: std::io::Error },
+}
+
 /// A new directory, removed with its content when dropped.
 #[derive(Debug)]
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    pub(crate) fn create() -> Result<Self, String> {
+    pub(crate) fn create() -> Result<Self, Error> {
         let mut suffix = [0u8; 8];
-        aws_lc_rs::rand::fill(&mut suffix).map_err(|_| "no random numbers are available")?;
+        aws_lc_rs::rand::fill(&mut suffix).map_err(|_| Error::NoRandomNumbers)?;
         let name = format!("torana-dev-{}", crate::apimachinery::codec::hex(&suffix));
-        let mut last = String::new();
-        for parent in [PathBuf::from(MEMORY), std::env::temp_dir()] {
+        let create = |parent: &Path| {
             let path = parent.join(&name);
             match std::fs::DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self(path)),
-                Err(e) => last = format!("--ephemeral: cannot make {}: {e}", path.display()),
+                Ok(()) => Ok(Self(path)),
+                Err(source) => Err(Error::Create { path, source }),
             }
-        }
-        Err(last)
+        };
+        create(Path::new(MEMORY)).or_else(|_| create(&std::env::temp_dir()))
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -3,7 +3,7 @@
 use super::Finding;
 use crate::apimachinery::Value;
 use crate::cli::CompletedOptions;
-use crate::client::{Client, ClientConfig};
+use crate::client::{Client, ClientConfig, KubeconfigError};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -31,7 +31,7 @@ pub(super) async fn examine(options: &CompletedOptions, running: Option<Value>, 
     for (flag, file) in webhooks(options) {
         let reached = match ClientConfig::from_kubeconfig(&file) {
             Ok(config) => connect(&config.server).await,
-            Err(e) => Err(e.to_string()),
+            Err(e) => Err(e.into()),
         };
         findings.push(peer("webhooks", flag, reached));
     }
@@ -54,7 +54,22 @@ fn webhooks(options: &CompletedOptions) -> Vec<(&'static str, PathBuf)> {
     found
 }
 
-fn peer(check: &'static str, flag: &str, reached: Result<String, String>) -> Finding {
+/// Why a peer was not reached.
+#[derive(Debug, thiserror::Error)]
+enum Unreached {
+    #[error(transparent)]
+    Kubeconfig(#[from] KubeconfigError),
+    #[error("{url}: {source}")]
+    Url { url: String, source: http::uri::InvalidUri },
+    #[error("{0} names no host")]
+    NoHost(String),
+    #[error("cannot connect to {address}: {source}")]
+    Connect { address: String, source: std::io::Error },
+    #[error("cannot connect to {0} within {WITHIN:?}")]
+    Timeout(String),
+}
+
+fn peer(check: &'static str, flag: &str, reached: Result<String, Unreached>) -> Finding {
     match reached {
         Ok(address) => Finding::ok(check, format!("--{flag}: {address} accepts connections")),
         Err(why) => Finding::error(
@@ -66,16 +81,19 @@ fn peer(check: &'static str, flag: &str, reached: Result<String, String>) -> Fin
 }
 
 /// Connects to the host of a URL; returns its address.
-async fn connect(url: &str) -> Result<String, String> {
-    let uri: http::Uri = url.parse().map_err(|e| format!("{url}: {e}"))?;
-    let host = uri.host().ok_or_else(|| format!("{url} names no host"))?;
+async fn connect(url: &str) -> Result<String, Unreached> {
+    let uri: http::Uri = url.parse().map_err(|source| Unreached::Url {
+        url: url.to_owned(),
+        source,
+    })?;
+    let host = uri.host().ok_or_else(|| Unreached::NoHost(url.to_owned()))?;
     let port = uri.port_u16().unwrap_or(443);
     let address = format!("{host}:{port}");
     let connected = timeout(WITHIN, TcpStream::connect((host.trim_matches(['[', ']']), port))).await;
     match connected {
         Ok(Ok(_)) => Ok(address),
-        Ok(Err(e)) => Err(format!("cannot connect to {address}: {e}")),
-        Err(_) => Err(format!("cannot connect to {address} within {WITHIN:?}")),
+        Ok(Err(source)) => Err(Unreached::Connect { address, source }),
+        Err(_) => Err(Unreached::Timeout(address)),
     }
 }
 
@@ -128,12 +146,9 @@ mod tests {
     async fn a_peer_is_reached_or_named() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        assert_eq!(
-            connect(&format!("https://{address}/path")).await.as_deref(),
-            Ok(address.as_str())
-        );
+        assert_eq!(connect(&format!("https://{address}/path")).await.unwrap(), address);
         drop(listener);
-        let refused = connect(&format!("https://{address}")).await.unwrap_err();
+        let refused = connect(&format!("https://{address}")).await.unwrap_err().to_string();
         assert!(refused.contains(&address), "{refused}");
         assert!(connect("/no/host").await.is_err());
     }

@@ -4,9 +4,10 @@
 use super::Finding;
 use crate::cli::CompletedOptions;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use x509_parser::error::X509Error;
 use x509_parser::parse_x509_certificate;
 
 const DAY: i64 = 24 * 3600;
@@ -79,13 +80,26 @@ pub(super) fn examine(options: &CompletedOptions, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Why a file of certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum Unusable {
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
+    #[error(transparent)]
+    Pem(#[from] pem::Error),
+    #[error(transparent)]
+    Certificate(#[from] x509_parser::nom::Err<X509Error>),
+    #[error("it has no certificate")]
+    Empty,
+}
+
 /// When the certificates of a file are valid together, in seconds since 1970.
-fn validity(file: &Path) -> Result<(i64, i64), String> {
-    let text = std::fs::read(file).map_err(|e| e.to_string())?;
+fn validity(file: &Path) -> Result<(i64, i64), Unusable> {
+    let text = std::fs::read(file)?;
     let mut span: Option<(i64, i64)> = None;
     for der in CertificateDer::pem_slice_iter(&text) {
-        let der = der.map_err(|e| e.to_string())?;
-        let (_, certificate) = parse_x509_certificate(&der).map_err(|e| e.to_string())?;
+        let der = der?;
+        let (_, certificate) = parse_x509_certificate(&der)?;
         let (from, until) = (
             certificate.validity().not_before.timestamp(),
             certificate.validity().not_after.timestamp(),
@@ -93,7 +107,7 @@ fn validity(file: &Path) -> Result<(i64, i64), String> {
         let (latest, earliest) = span.unwrap_or((from, until));
         span = Some((latest.max(from), earliest.min(until)));
     }
-    span.ok_or_else(|| "it has no certificate".to_owned())
+    span.ok_or(Unusable::Empty)
 }
 
 fn judge(flag: &str, file: &Path, (from, until): (i64, i64), now: i64) -> Finding {

@@ -19,8 +19,8 @@ pub(super) async fn examine(options: &EtcdOptions, findings: &mut Vec<Finding>) 
     let clusters: BTreeSet<&Vec<String>> = clusters.collect();
     for servers in clusters {
         let reports = match access(options, servers) {
-            Ok(access) => members(&access).await,
-            Err(why) => Err(why.to_string()),
+            Ok(access) => members(&access).await.map_err(|e| e.to_string()),
+            Err(e) => Err(e.to_string()),
         };
         match reports {
             Ok(reports) => findings.extend(reports.iter().flat_map(|(url, report)| match report {

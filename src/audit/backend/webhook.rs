@@ -50,10 +50,8 @@ impl Webhook {
         initial_backoff: Duration,
         metrics: AuditMetrics,
         counts: ClientRequestMetrics,
-    ) -> Result<Self, String> {
-        let fetcher = Fetcher::with(config, REQUEST_TIMEOUT)
-            .map_err(|e| e.what)?
-            .with_metrics(counts);
+    ) -> Result<Self, FetchError> {
+        let fetcher = Fetcher::with(config, REQUEST_TIMEOUT)?.with_metrics(counts);
         let url = config.server.clone();
         Ok(Self::to(Box::new(ToUrl { fetcher, url }), initial_backoff, metrics))
     }

@@ -10,42 +10,61 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// An invalid or unreadable policy file.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", .file.display())]
 pub struct PolicyError {
     file: PathBuf,
-    what: String,
+    source: InvalidPolicy,
 }
 
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.file.display(), self.what)
-    }
+/// What is wrong with a policy.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidPolicy {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
+    /// The file is too large.
+    #[error("{0} bytes are no policy: at most {MAX_BYTES} are read")]
+    TooLarge(u64),
+    /// It is no YAML.
+    #[error(transparent)]
+    Yaml(#[from] yaml::Error),
+    /// A field is given twice: the text of the strict decoder.
+    #[error("{0}")]
+    Duplicate(String),
+    /// A field is unknown or has an invalid value.
+    #[error("line {line}: {path}{}{what}", if .path.is_empty() { "" } else { ": " })]
+    Field {
+        /// The line of the field, or of the nearest field around it that is in the file.
+        line: usize,
+        /// The path of the field; empty for the whole document.
+        path: String,
+        /// What is wrong.
+        what: String,
+    },
 }
-
-impl std::error::Error for PolicyError {}
 
 /// Maximum file size in bytes. Policies are written by hand, so a larger file is a misconfigured path.
 const MAX_BYTES: u64 = 4 << 20;
 
 pub(super) fn file(path: &Path) -> Result<Policy, PolicyError> {
-    let fail = |what: String| PolicyError {
-        file: path.to_owned(),
-        what,
+    let read = || {
+        let size = std::fs::metadata(path)?.len();
+        if size > MAX_BYTES {
+            return Err(InvalidPolicy::TooLarge(size));
+        }
+        text(&std::fs::read(path)?)
     };
-    let size = std::fs::metadata(path).map_err(|e| fail(e.to_string()))?.len();
-    if size > MAX_BYTES {
-        return Err(fail(format!(
-            "{size} bytes are no policy: at most {MAX_BYTES} are read"
-        )));
-    }
-    let bytes = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
-    text(&bytes).map_err(fail)
+    read().map_err(|source| PolicyError {
+        file: path.to_owned(),
+        source,
+    })
 }
 
-pub(super) fn text(text: &[u8]) -> Result<Policy, String> {
+pub(super) fn text(text: &[u8]) -> Result<Policy, InvalidPolicy> {
     let (file, twice) = yaml::decode_with_duplicates(text)?;
     if let Some(first) = twice.first() {
-        return Err(first.clone());
+        return Err(InvalidPolicy::Duplicate(first.clone()));
     }
     let reader = Reader {
         places: yaml::places(text),
@@ -57,7 +76,7 @@ struct Reader {
     places: BTreeMap<String, usize>,
 }
 
-type Read<T> = Result<T, String>;
+type Read<T> = Result<T, InvalidPolicy>;
 
 const POLICY: &[&str] = &[
     "apiVersion",
@@ -93,8 +112,11 @@ impl Reader {
                 None => break 1,
             }
         };
-        let colon = if path.is_empty() { "" } else { ": " };
-        Err(format!("line {line}: {path}{colon}{what}"))
+        Err(InvalidPolicy::Field {
+            line,
+            path: path.to_owned(),
+            what: what.to_string(),
+        })
     }
 
     fn strict(&self, path: &str, v: &Value, known: &[&str]) -> Read<()> {

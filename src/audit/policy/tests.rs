@@ -189,7 +189,7 @@ fn errors_name_the_line() {
         ),
         (&format!("{head}rules:\n- level: [\n"), "yaml: line"),
     ] {
-        let error = Policy::parse(text.as_bytes()).unwrap_err();
+        let error = Policy::parse(text.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(want), "{text:?}: {error}");
     }
 }

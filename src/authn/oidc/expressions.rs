@@ -4,7 +4,7 @@
 use crate::apimachinery::value::{Map, Value};
 use crate::request::UserInfo;
 use std::sync::{Arc, LazyLock};
-use torana_cel::{Budget, Environment, Exceeded, Fail, Program, Schema, Type, Val, Variable, selects};
+use torana_cel::{Budget, Environment, Exceeded, Fail, Issues, Program, Schema, Type, Val, Variable, selects};
 
 /// The variable of expressions on claims.
 const CLAIMS: &str = "claims";
@@ -26,6 +26,20 @@ impl PartialEq for Expression {
 }
 
 impl Eq for Expression {}
+
+/// Why an expression cannot be used. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CompileError {
+    /// Its constants do not fit, such as a pattern that is no regular expression.
+    #[error("program instantiation failed: {0}")]
+    Constants(#[source] Issues),
+    /// It has a mistake of syntax or type.
+    #[error("compilation failed: {0}")]
+    Compilation(#[source] Issues),
+    /// Its result is no boolean, or may be none.
+    #[error("must evaluate to bool")]
+    NotBool,
+}
 
 /// What an expression may result in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,21 +77,21 @@ fn environment(variable: &str, schema: Schema) -> (Environment, Schema) {
 }
 
 impl Expression {
-    /// Compiles an expression on claims. The error has upstream's words.
-    pub(super) fn claims(text: &str, returns: Returns) -> Result<Self, String> {
+    /// Compiles an expression on claims.
+    pub(super) fn claims(text: &str, returns: Returns) -> Result<Self, CompileError> {
         Self::compile(&ON_CLAIMS.0, text, returns)
     }
 
     /// Compiles a condition on the user.
-    pub(super) fn user(text: &str) -> Result<Self, String> {
+    pub(super) fn user(text: &str) -> Result<Self, CompileError> {
         Self::compile(&ON_USER.0, text, Returns::Bool)
     }
 
-    fn compile(environment: &Environment, text: &str, returns: Returns) -> Result<Self, String> {
+    fn compile(environment: &Environment, text: &str, returns: Returns) -> Result<Self, CompileError> {
         let compiled = environment.compile(text);
         let program = compiled.map_err(|issues| match issues.is_of_constants() {
-            true => format!("program instantiation failed: {issues}"),
-            false => format!("compilation failed: {issues}"),
+            true => CompileError::Constants(issues),
+            false => CompileError::Compilation(issues),
         })?;
         match (returns, program.result_type()) {
             (Returns::Anything, _) | (Returns::Bool, Type::Bool) => Ok(Self {
@@ -85,7 +99,7 @@ impl Expression {
                 program: Arc::new(program),
             }),
             // Also for a claim as it is: nothing says that it is a boolean.
-            (Returns::Bool, _) => Err("must evaluate to bool".to_owned()),
+            (Returns::Bool, _) => Err(CompileError::NotBool),
         }
     }
 

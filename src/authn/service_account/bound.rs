@@ -79,7 +79,7 @@ pub(super) async fn check(
     let account = objects
         .get("serviceaccounts", namespace, name)
         .await
-        .map_err(AuthenticationError)?;
+        .map_err(|e| AuthenticationError(e.to_string()))?;
     let account = account.ok_or_else(|| AuthenticationError(format!("serviceaccounts \"{name}\" not found")))?;
     let ResolvedObject {
         object: account,

@@ -90,7 +90,7 @@ impl LegacyLookup<'_> {
         let account = objects
             .get("serviceaccounts", namespace, name)
             .await
-            .map_err(AuthenticationError)?;
+            .map_err(|e| AuthenticationError(e.to_string()))?;
         let Some(ResolvedObject {
             object: account,
             dependency,

@@ -47,7 +47,7 @@ impl CacheDependency for Unchanged {
 
 #[async_trait]
 impl ObjectReader for World {
-    async fn get(&self, resource: &'static str, _: &str, name: &str) -> Result<Option<ResolvedObject>, String> {
+    async fn get(&self, resource: &'static str, _: &str, name: &str) -> Result<Option<ResolvedObject>, Unreadable> {
         let key = format!("{resource}/{name}");
         let object = self.objects.lock().get(&key).cloned();
         Ok(object.map(|object| ResolvedObject {

@@ -107,16 +107,26 @@ const EFFECTIVE: [&str; 1] = ["CBORServingAndStorage"];
 
 const NO_EFFECT: &str = "features are as in v1.36's defaults";
 
-fn parse(pair: &str) -> Result<(String, bool), String> {
+/// Why `name=value` sets no feature gate. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+enum InvalidPair {
+    #[error("missing bool value for {0}")]
+    NoValue(String),
+    #[error("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")]
+    NotBool { name: String, value: String },
+}
+
+fn parse(pair: &str) -> Result<(String, bool), InvalidPair> {
     let Some((name, value)) = pair.split_once('=') else {
-        return Err(format!("missing bool value for {}", pair.trim()));
+        return Err(InvalidPair::NoValue(pair.trim().to_owned()));
     };
     let (name, value) = (name.trim(), value.trim());
     match go_bool(value) {
         Some(b) => Ok((name.to_owned(), b)),
-        None => Err(format!(
-            "invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax"
-        )),
+        None => Err(InvalidPair::NotBool {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        }),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The `clientConfig` of a webhook: validation when it is written ([`validate`]), parsing when it is used
 //! ([`WebhookConfig::parse`]). Upstream: `k8s.io/apiserver/pkg/util/webhook/validation.go` and `client.go`.
 
+use super::error::{ConfigError, UnusableConfig};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, net};
 use crate::apimachinery::value::{Str, Value};
@@ -40,17 +41,20 @@ impl WebhookConfig {
     /// Reads a valid `clientConfig`.
     ///
     /// # Errors
-    /// What is wrong with one that was stored without validation.
-    pub(crate) fn parse(config: &Value) -> Result<Self, String> {
+    /// [`UnusableConfig`], for one that was stored without validation.
+    pub(crate) fn parse(config: &Value) -> Result<Self, UnusableConfig> {
         let target = match (config.get("url").as_str(), config.get("service")) {
             (Some(url), _) => {
-                let uri: http::Uri = url.parse().map_err(|e| format!("parse {url:?}: {e}"))?;
+                let uri: http::Uri = url.parse().map_err(|source| ConfigError::Url {
+                    url: url.to_owned(),
+                    source,
+                })?;
                 if uri.scheme_str() != Some("https") || uri.host().is_none() {
-                    return Err(format!("{url:?} is no https URL"));
+                    return Err(ConfigError::NotHttps(url.to_owned()).into());
                 }
                 Target::Url(uri)
             }
-            (None, Value::Null) => return Err("webhook configuration must have either service or URL".to_owned()),
+            (None, Value::Null) => return Err(ConfigError::NoTarget.into()),
             (None, service) => Target::Service {
                 namespace: service.str_at(&["namespace"]).into(),
                 name: service.str_at(&["name"]).into(),
@@ -63,7 +67,7 @@ impl WebhookConfig {
             },
         };
         let bundle = base64::engine::general_purpose::STANDARD.decode(config.str_at(&["caBundle"]));
-        let bundle = bundle.map_err(|e| format!("caBundle: {e}"))?;
+        let bundle = bundle.map_err(ConfigError::Base64)?;
         Ok(Self {
             target,
             // As upstream, only blanks are the same as nothing.

@@ -1,6 +1,8 @@
 //! [`CallError`]: why the call of a webhook failed.
 
+use crate::proxy::tls;
 use std::fmt;
+use std::sync::Arc;
 
 /// Why a call failed. `Display` is upstream's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,43 @@ pub(crate) enum CallError {
     TooLarge(String, usize),
     /// Too many callers are waiting already: the URL.
     Busy(String),
+}
+
+/// The `clientConfig` of a webhook cannot be used, so the webhook is never called. Upstream's text.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("could not get REST client: {0}")]
+pub(crate) struct UnusableConfig(#[source] Arc<ConfigError>);
+
+/// What is wrong with the `clientConfig` of a webhook.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConfigError {
+    #[error("parse {url:?}: {source}")]
+    Url { url: String, source: http::uri::InvalidUri },
+    #[error("{0:?} is no https URL")]
+    NotHttps(String),
+    #[error("webhook configuration must have either service or URL")]
+    NoTarget,
+    #[error("caBundle: {0}")]
+    Base64(#[source] base64::DecodeError),
+    #[error(transparent)]
+    Tls(#[from] tls::Error),
+}
+
+/// Why the Service of a webhook has no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ResolveError {
+    /// The server does not know the Services yet.
+    #[error("the server is still starting")]
+    Starting,
+    /// Upstream's text, such as `service "x" not found`.
+    #[error("{0}")]
+    NoAddress(String),
+}
+
+impl<E: Into<ConfigError>> From<E> for UnusableConfig {
+    fn from(e: E) -> Self {
+        Self(Arc::new(e.into()))
+    }
 }
 
 /// A call without a response, with Go's text of a request that failed.

@@ -3,13 +3,14 @@
 
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::value::Value;
-use crate::client::kubeconfig::{self, UserCredentials};
+use crate::client::kubeconfig::{self, InvalidUser};
 use http::HeaderValue;
+use http::header::InvalidHeaderValue;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The users of a kubeconfig. The default value has none: the server stays anonymous.
@@ -29,27 +30,65 @@ pub(crate) struct Identity {
     pub authorization: Option<HeaderValue>,
 }
 
+/// A kubeconfig cannot be used. `Display` names the file and the user at fault.
+#[derive(Debug, thiserror::Error)]
+#[error("kubeconfig {}: {source}", .file.display())]
+pub(crate) struct InvalidKubeconfig {
+    file: PathBuf,
+    source: Invalid,
+}
+
+/// What is wrong with a kubeconfig.
+#[derive(Debug, thiserror::Error)]
+enum Invalid {
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
+    #[error(transparent)]
+    Yaml(#[from] yaml::Error),
+    #[error("users: {name:?}: {source}")]
+    User { name: String, source: InvalidIdentity },
+}
+
+/// What is wrong with a user.
+#[derive(Debug, thiserror::Error)]
+enum InvalidIdentity {
+    #[error(transparent)]
+    Credentials(#[from] InvalidUser),
+    #[error("client-certificate: {0}")]
+    Certificate(#[source] pem::Error),
+    #[error("client-key: {0}")]
+    Key(#[source] pem::Error),
+    /// The key cannot be used, or does not belong to the certificate.
+    #[error("client-key: {0}")]
+    Pair(#[source] rustls::Error),
+    #[error("token: {0}")]
+    Token(#[source] InvalidHeaderValue),
+}
+
 impl Identities {
     /// Reads a kubeconfig.
     ///
     /// # Errors
-    /// A one-line message with the file and the user at fault.
-    pub(crate) fn read(file: &Path, provider: &CryptoProvider) -> Result<Self, String> {
-        let about = |e: String| format!("kubeconfig {}: {e}", file.display());
-        let text = std::fs::read(file).map_err(|e| about(e.to_string()))?;
-        let document = yaml::decode(&text).map_err(|e| about(e.to_string()))?;
-        let base = file.parent().unwrap_or(Path::new("."));
-        Self::parse(&document, base, provider).map_err(about)
+    /// [`InvalidKubeconfig`].
+    pub(crate) fn read(file: &Path, provider: &CryptoProvider) -> Result<Self, InvalidKubeconfig> {
+        let read = || {
+            let document = yaml::decode(&std::fs::read(file)?)?;
+            Self::parse(&document, file.parent().unwrap_or(Path::new(".")), provider)
+        };
+        read().map_err(|source| InvalidKubeconfig {
+            file: file.to_owned(),
+            source,
+        })
     }
 
-    fn parse(document: &Value, base: &Path, provider: &CryptoProvider) -> Result<Self, String> {
+    fn parse(document: &Value, base: &Path, provider: &CryptoProvider) -> Result<Self, Invalid> {
         let mut users = Vec::new();
         for entry in document.get("users").items() {
             let name = entry.str_at(&["name"]);
-            let about = |e: String| format!("users: {name:?}: {e}");
-            let credentials =
-                kubeconfig::user_credentials(entry.get("user"), base).map_err(|e| about(e.to_string()))?;
-            let identity = Identity::new(&credentials, provider).map_err(about)?;
+            let identity = Identity::read(entry.get("user"), base, provider).map_err(|source| Invalid::User {
+                name: name.to_owned(),
+                source,
+            })?;
             users.push((name.to_owned(), Arc::new(identity)));
         }
         let current = document.str_at(&["current-context"]);
@@ -84,21 +123,23 @@ impl Identities {
 }
 
 impl Identity {
-    fn new(credentials: &UserCredentials, provider: &CryptoProvider) -> Result<Self, String> {
+    fn read(user: &Value, base: &Path, provider: &CryptoProvider) -> Result<Self, InvalidIdentity> {
+        let credentials = kubeconfig::user_credentials(user, base)?;
         let certificate = match &credentials.client_identity {
             None => None,
             Some((chain, key)) => {
                 let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>();
-                let chain = chain.map_err(|e| format!("client-certificate: {e}"))?;
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| format!("client-key: {e}"))?;
-                let pair = CertifiedKey::from_der(chain, key, provider).map_err(|e| format!("client-key: {e}"))?;
+                let chain = chain.map_err(InvalidIdentity::Certificate)?;
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(InvalidIdentity::Key)?;
+                let pair = CertifiedKey::from_der(chain, key, provider).map_err(InvalidIdentity::Pair)?;
                 Some(Arc::new(pair))
             }
         };
         let authorization = match &credentials.token {
             None => None,
             Some(token) => {
-                let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|e| format!("token: {e}"))?;
+                let value = HeaderValue::from_str(&format!("Bearer {token}"));
+                let mut value = value.map_err(InvalidIdentity::Token)?;
                 value.set_sensitive(true);
                 Some(value)
             }

@@ -1,6 +1,6 @@
 //! [`SharedWebhooks`]: webhooks by configuration, so that those with the same `clientConfig` share connections and limits.
 
-use super::{Limits, Webhook, WebhookConfig, Webhooks};
+use super::{Limits, UnusableConfig, Webhook, WebhookConfig, Webhooks};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
@@ -26,14 +26,13 @@ impl SharedWebhooks {
     /// The webhook with this configuration. It connects when it is first called.
     ///
     /// # Errors
-    /// Upstream's text, if the CA bundle cannot be used.
-    pub(crate) fn get(&self, config: &WebhookConfig) -> Result<Arc<Webhook>, String> {
+    /// If the CA bundle cannot be used.
+    pub(crate) fn get(&self, config: &WebhookConfig) -> Result<Arc<Webhook>, UnusableConfig> {
         let mut known = self.known.lock();
         if let Some(webhook) = known.get(config).and_then(Weak::upgrade) {
             return Ok(webhook);
         }
-        let webhook = self.webhooks.connect(config, self.limits);
-        let webhook = Arc::new(webhook.map_err(|why| format!("could not get REST client: {why}"))?);
+        let webhook = Arc::new(self.webhooks.connect(config, self.limits)?);
         known.retain(|_, webhook| webhook.strong_count() > 0);
         known.insert(config.clone(), Arc::downgrade(&webhook));
         Ok(webhook)

@@ -1,6 +1,6 @@
 //! A webhook on loopback, with a certificate of its own.
 
-use super::{ResolveService, Webhooks};
+use super::{ResolveError, ResolveService, Webhooks};
 use crate::proxy::outbound::Outbound;
 use crate::proxy::tls::TlsBuilder;
 use crate::request::Handler;
@@ -90,10 +90,10 @@ impl FakeWebhook {
 }
 
 /// Resolves every Service to the given addresses, except that of this server.
-pub(crate) struct Fixed(pub Result<Arc<[Arc<str>]>, String>, Option<Weak<dyn Handler>>);
+pub(crate) struct Fixed(pub Result<Arc<[Arc<str>]>, ResolveError>, Option<Weak<dyn Handler>>);
 
 impl ResolveService for Fixed {
-    fn addresses(&self, _: &str, _: &str, _: u16) -> Result<Arc<[Arc<str>]>, String> {
+    fn addresses(&self, _: &str, _: &str, _: u16) -> Result<Arc<[Arc<str>]>, ResolveError> {
         self.0.clone()
     }
 
@@ -103,13 +103,16 @@ impl ResolveService for Fixed {
 }
 
 /// Webhooks whose Services resolve to these addresses.
-pub(crate) fn webhooks(services: Result<Vec<Arc<str>>, String>) -> Webhooks {
+pub(crate) fn webhooks(services: Result<Vec<Arc<str>>, ResolveError>) -> Webhooks {
     resolved_by(Fixed(services.map(Into::into), None))
 }
 
 /// Webhooks of which some are this server, which ends when the caller drops it.
 pub(crate) fn webhooks_of(server: &Arc<dyn Handler>) -> Webhooks {
-    resolved_by(Fixed(Err("no such Service".to_owned()), Some(Arc::downgrade(server))))
+    resolved_by(Fixed(
+        Err(ResolveError::NoAddress("no such Service".to_owned())),
+        Some(Arc::downgrade(server)),
+    ))
 }
 
 fn resolved_by(services: Fixed) -> Webhooks {

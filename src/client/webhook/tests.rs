@@ -165,7 +165,7 @@ async fn an_endpoint_that_hangs_is_left_alone_until_it_answers_a_probe() {
 #[tokio::test]
 async fn failures_have_upstreams_texts() {
     let fake = FakeWebhook::start(&["127.0.0.1"], |_| async { Response::new(Bytes::new()) }).await;
-    let missing = webhooks(Err("service \"s\" not found".to_owned()));
+    let missing = webhooks(Err(ResolveError::NoAddress("service \"s\" not found".to_owned())));
     let missing = missing.connect(&service(&fake), LIMITS).unwrap();
     assert_eq!(
         missing.post(soon()).await.unwrap_err().to_string(),
@@ -196,7 +196,7 @@ async fn failures_have_upstreams_texts() {
     let config = json!({"url": (url.as_str()), "caBundle": "bm9uZQ=="});
     let bad = webhooks(Ok(Vec::new())).connect(&WebhookConfig::parse(&config).unwrap(), LIMITS);
     assert_eq!(
-        bad.err().unwrap(),
+        bad.err().unwrap().to_string(),
         "unable to load root certificates: unable to parse bytes as PEM block"
     );
 }

@@ -10,6 +10,27 @@ pub(crate) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kub
 pub(crate) const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 pub(crate) const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
+/// Why a signer refuses a request. Upstream's texts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("invalid usage for client certificate: {0}")]
+    InvalidUsage(Str),
+    #[error("missing required usage for client certificate: client auth")]
+    MissingUsage,
+    /// The usages are not those of the purpose: the expected ones.
+    #[error("usages did not match [{0}]")]
+    Usages(String),
+    /// Subject alternative names of a type that is not allowed.
+    #[error("{0} subjectAltNames are not allowed")]
+    AlternativeName(&'static str),
+    #[error("DNS or IP subjectAltName is required")]
+    NoAlternativeName,
+    #[error("subject organization is not system:nodes")]
+    Organization,
+    #[error("subject common name does not begin with system:node:")]
+    CommonName,
+}
+
 /// `spec.usages`
 pub(crate) fn usages(request: &Value) -> Vec<Str> {
     let all = request.at(&["spec", "usages"]).items().iter();
@@ -17,7 +38,7 @@ pub(crate) fn usages(request: &Value) -> Vec<Str> {
 }
 
 /// Checks a request for a signer.
-pub(crate) fn check(signer: &str, request: &CertificateRequest, usages: &[Str]) -> Result<(), String> {
+pub(crate) fn check(signer: &str, request: &CertificateRequest, usages: &[Str]) -> Result<(), Refused> {
     match signer {
         KUBELET_CLIENT => kubelet_client(request, usages),
         KUBELET_SERVING => kubelet_serving(request, usages),
@@ -27,12 +48,12 @@ pub(crate) fn check(signer: &str, request: &CertificateRequest, usages: &[Str]) 
     }
 }
 
-fn client(usages: &[Str]) -> Result<(), String> {
+fn client(usages: &[Str]) -> Result<(), Refused> {
     let known = ["digital signature", "key encipherment", "client auth"];
     match usages.iter().find(|u| !known.contains(&u.as_str())) {
-        Some(other) => Err(format!("invalid usage for client certificate: {other}")),
+        Some(other) => Err(Refused::InvalidUsage(other.clone())),
         None if usages.iter().any(|u| u == "client auth") => Ok(()),
-        None => Err("missing required usage for client certificate: client auth".to_owned()),
+        None => Err(Refused::MissingUsage),
     }
 }
 
@@ -40,54 +61,51 @@ fn has(request: &CertificateRequest, tag: u8) -> bool {
     request.names.iter().any(|n| n.tag == tag)
 }
 
-fn kubelet_client(request: &CertificateRequest, usages: &[Str]) -> Result<(), String> {
+fn kubelet_client(request: &CertificateRequest, usages: &[Str]) -> Result<(), Refused> {
     organization(request)?;
     let refused = [
-        (AlternativeName::DNS, "DNS subjectAltNames are not allowed"),
-        (AlternativeName::EMAIL, "Email subjectAltNames are not allowed"),
-        (AlternativeName::IP, "IP subjectAltNames are not allowed"),
-        (AlternativeName::URI, "URI subjectAltNames are not allowed"),
+        (AlternativeName::DNS, "DNS"),
+        (AlternativeName::EMAIL, "Email"),
+        (AlternativeName::IP, "IP"),
+        (AlternativeName::URI, "URI"),
     ];
     none_of(request, &refused)?;
     common_name(request)?;
     exactly(usages, "client auth")
 }
 
-fn kubelet_serving(request: &CertificateRequest, usages: &[Str]) -> Result<(), String> {
+fn kubelet_serving(request: &CertificateRequest, usages: &[Str]) -> Result<(), Refused> {
     organization(request)?;
     if !has(request, AlternativeName::DNS) && !has(request, AlternativeName::IP) {
-        return Err("DNS or IP subjectAltName is required".to_owned());
+        return Err(Refused::NoAlternativeName);
     }
-    let refused = [
-        (AlternativeName::EMAIL, "Email subjectAltNames are not allowed"),
-        (AlternativeName::URI, "URI subjectAltNames are not allowed"),
-    ];
+    let refused = [(AlternativeName::EMAIL, "Email"), (AlternativeName::URI, "URI")];
     none_of(request, &refused)?;
     exactly(usages, "server auth")?;
     common_name(request)
 }
 
-fn none_of(request: &CertificateRequest, refused: &[(u8, &str)]) -> Result<(), String> {
+fn none_of(request: &CertificateRequest, refused: &[(u8, &'static str)]) -> Result<(), Refused> {
     let found = refused.iter().find(|(tag, _)| has(request, *tag));
-    found.map_or(Ok(()), |(_, why)| Err((*why).to_owned()))
+    found.map_or(Ok(()), |(_, name)| Err(Refused::AlternativeName(name)))
 }
 
-fn organization(request: &CertificateRequest) -> Result<(), String> {
+fn organization(request: &CertificateRequest) -> Result<(), Refused> {
     match request.subject.organizations() {
         [only] if only == "system:nodes" => Ok(()),
-        _ => Err("subject organization is not system:nodes".to_owned()),
+        _ => Err(Refused::Organization),
     }
 }
 
-fn common_name(request: &CertificateRequest) -> Result<(), String> {
+fn common_name(request: &CertificateRequest) -> Result<(), Refused> {
     match request.subject.common_name().starts_with("system:node:") {
         true => Ok(()),
-        false => Err("subject common name does not begin with system:node:".to_owned()),
+        false => Err(Refused::CommonName),
     }
 }
 
 /// The usages are the purpose and those of the key, of which RSA keys have one more.
-fn exactly(usages: &[Str], purpose: &str) -> Result<(), String> {
+fn exactly(usages: &[Str], purpose: &str) -> Result<(), Refused> {
     let usages: BTreeSet<&str> = usages.iter().map(Str::as_str).collect();
     let others = BTreeSet::from(["digital signature", purpose]);
     let mut rsa = others.clone();
@@ -96,7 +114,7 @@ fn exactly(usages: &[Str], purpose: &str) -> Result<(), String> {
         true => Ok(()),
         false => {
             let wanted: Vec<&str> = rsa.into_iter().collect();
-            Err(format!("usages did not match [{}]", wanted.join(" ")))
+            Err(Refused::Usages(wanted.join(" ")))
         }
     }
 }
@@ -141,10 +159,10 @@ mod tests {
         let good = node("system:node:n", "system:nodes", &[]);
         assert_eq!(check(KUBELET_CLIENT, &good, &client), Ok(()));
         assert_eq!(
-            check(KUBELET_CLIENT, &good, &serving).unwrap_err(),
+            check(KUBELET_CLIENT, &good, &serving).unwrap_err().to_string(),
             "usages did not match [client auth digital signature key encipherment]"
         );
-        let refused = |signer: &str, r: &CertificateRequest, u: &[Str]| check(signer, r, u).unwrap_err();
+        let refused = |signer: &str, r: &CertificateRequest, u: &[Str]| check(signer, r, u).unwrap_err().to_string();
         let other = node("system:node:n", "system:masters", &[]);
         assert_eq!(
             refused(KUBELET_CLIENT, &other, &client),
@@ -180,11 +198,15 @@ mod tests {
             Ok(())
         );
         assert_eq!(
-            check(CLIENT, &anybody, &all(&["client auth", "server auth"])).unwrap_err(),
+            check(CLIENT, &anybody, &all(&["client auth", "server auth"]))
+                .unwrap_err()
+                .to_string(),
             "invalid usage for client certificate: server auth"
         );
         assert_eq!(
-            check(CLIENT, &anybody, &all(&["digital signature"])).unwrap_err(),
+            check(CLIENT, &anybody, &all(&["digital signature"]))
+                .unwrap_err()
+                .to_string(),
             "missing required usage for client certificate: client auth"
         );
         assert_eq!(check(LEGACY, &anybody, &all(&["server auth"])), Ok(()));

@@ -92,7 +92,7 @@ pub(super) fn match_conditions(out: &mut ErrorList, list: &Value, has_params: bo
             _ if i >= MAX_CONDITIONS => {}
             text => {
                 if let Some(why) = compiler.compile(text, Returns::Bool).error() {
-                    out.push(FieldError::invalid(&at.child("expression"), text, why));
+                    out.push(FieldError::invalid(&at.child("expression"), text, why.to_string()));
                 }
             }
         }

@@ -37,8 +37,8 @@ fn check(v: &Value, old: Option<&Value>) -> ErrorList {
     if text.is_empty() {
         out.push(FieldError::required(&at, ""));
     } else {
-        if let Err(why) = schedule::check(text) {
-            out.push(FieldError::invalid(&at, text, why));
+        if let Err(e) = schedule::check(text) {
+            out.push(FieldError::invalid(&at, text, e.to_string()));
         }
         zone_in_schedule(&mut out, spec, old, &at);
     }

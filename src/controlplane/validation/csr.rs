@@ -200,27 +200,35 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
         out.push(FieldError::forbidden(&at, why));
     } else if now != was
         && !now.is_empty_value()
-        && let Err(why) = certificate(&bytes(now))
+        && let Err(e) = certificate(&bytes(now))
     {
-        out.push(FieldError::invalid(&at, "<certificate data>", why));
+        out.push(FieldError::invalid(&at, "<certificate data>", e.to_string()));
     }
     out
 }
 
-fn certificate(pem: &[u8]) -> Result<(), String> {
+/// Why `status.certificate` is invalid.
+#[derive(Debug, thiserror::Error)]
+enum InvalidCertificate {
+    #[error("must contain at least one CERTIFICATE PEM block")]
+    Empty,
+    #[error("only CERTIFICATE PEM blocks are allowed, found {}", quote(.0))]
+    OtherBlock(String),
+    #[error("x509: malformed certificate")]
+    Malformed,
+}
+
+fn certificate(pem: &[u8]) -> Result<(), InvalidCertificate> {
     let blocks: Vec<Pem> = Pem::iter_from_buffer(pem).filter_map(Result::ok).collect();
     if blocks.is_empty() {
-        return Err("must contain at least one CERTIFICATE PEM block".to_owned());
+        return Err(InvalidCertificate::Empty);
     }
     for b in &blocks {
         if b.label != "CERTIFICATE" {
-            return Err(format!(
-                "only CERTIFICATE PEM blocks are allowed, found {}",
-                quote(&b.label)
-            ));
+            return Err(InvalidCertificate::OtherBlock(b.label.clone()));
         }
         if b.parse_x509().is_err() {
-            return Err("x509: malformed certificate".to_owned());
+            return Err(InvalidCertificate::Malformed);
         }
     }
     Ok(())

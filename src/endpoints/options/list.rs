@@ -154,8 +154,8 @@ impl ListQuery {
     /// # Errors
     /// 400 if `resourceVersion` is not a number.
     pub(crate) fn version_match(&self) -> Result<VersionMatch> {
-        let min = min_revision(&self.version)
-            .map_err(|text| Status::bad_request(format!("invalid resource version: {text}")))?;
+        let min =
+            min_revision(&self.version).map_err(|e| Status::bad_request(format!("invalid resource version: {e}")))?;
         Ok(match min {
             // For compatibility, a version with a limit but without resourceVersionMatch means exactly that version.
             MinRevision::AtLeast(r) if self.exact || (self.limit > 0 && !self.not_older) => VersionMatch::Exact(r),
@@ -164,17 +164,35 @@ impl ListQuery {
     }
 }
 
+/// A `resourceVersion` that is no number. `Display` is the text of upstream's field error.
+#[derive(Debug, thiserror::Error)]
+#[error("resourceVersion: Invalid value: {}: {source}", quote(.version))]
+pub(crate) struct InvalidResourceVersion {
+    version: String,
+    source: Status,
+}
+
+/// As upstream answers when the storage finds the version, and not the validation of the options.
+impl From<InvalidResourceVersion> for Status {
+    fn from(e: InvalidResourceVersion) -> Self {
+        Self::raw_error(e.to_string())
+    }
+}
+
 /// The minimum revision a read with this `resourceVersion` requires.
 ///
 /// # Errors
-/// Returns the text of the field error.
-pub(crate) fn min_revision(version: &str) -> std::result::Result<MinRevision, String> {
+/// [`InvalidResourceVersion`].
+pub(crate) fn min_revision(version: &str) -> std::result::Result<MinRevision, InvalidResourceVersion> {
     match version {
         "" => Ok(MinRevision::Latest),
         v => match crate::registry::parse_version(v) {
             Ok(0) => Ok(MinRevision::Any),
             Ok(n) => Ok(MinRevision::AtLeast(Revision(n))),
-            Err(s) => Err(format!("resourceVersion: Invalid value: {}: {}", quote(v), s.message)),
+            Err(source) => Err(InvalidResourceVersion {
+                version: v.to_owned(),
+                source,
+            }),
         },
     }
 }

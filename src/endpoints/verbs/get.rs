@@ -19,7 +19,7 @@ pub(crate) async fn get(call: Call) -> VerbResult {
     let written = match behaviour {
         Some(SubresourceBehaviour::Custom(handler)) => ResultObject::Tree(handler.get(&call.cx, call.name()).await?),
         _ => {
-            let min = min_revision(call.query.text("resourceVersion")).map_err(Status::raw_error)?;
+            let min = min_revision(call.query.text("resourceVersion"))?;
             ResultObject::Stored(call.store().get(&call.cx.namespace, call.name(), min).await?)
         }
     };

@@ -171,7 +171,7 @@ fn fix_name(call: &Call, query: &mut ListQuery) -> Result<()> {
 
 fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOptions> {
     let (prefix, single) = query.prefix(call.resource(), &call.cx.namespace);
-    let min = min_revision(&query.version).map_err(Status::raw_error)?;
+    let min = min_revision(&query.version)?;
     let (since, initial) = match (min, query.initial_events) {
         (min, Some(true)) => (None, Some(min)),
         (MinRevision::AtLeast(r), _) => (Some(r), None),

@@ -24,6 +24,7 @@ use crate::apimachinery::value::Value;
 use crate::registry::converting::{Conversion, Converting, KindVersion, NotConverted};
 use pair::Pair;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// The annotation of a definition that holds its rules, in YAML or JSON.
@@ -46,6 +47,32 @@ struct Step {
     forward: bool,
 }
 
+/// Why the rules of a definition cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The annotation is too long.
+    #[error("must have at most {MAX_BYTES} bytes")]
+    TooLong,
+    /// The annotation is no YAML.
+    #[error(transparent)]
+    Yaml(#[from] yaml::Error),
+    /// A rule is malformed.
+    #[error(transparent)]
+    Rule(#[from] rules::Error),
+    /// There are too many rules.
+    #[error("must have at most {MAX_RULES} rules")]
+    TooMany,
+    /// A pair names a version that the definition does not have.
+    #[error("there is no version {0}")]
+    NoVersion(String),
+    /// Two pairs connect the same versions, or one connects a version with itself.
+    #[error("there must be one pair for {0} and {1}")]
+    RepeatedPair(String, String),
+    /// A version cannot be converted to another one.
+    #[error("no rules lead from {0} to {1}")]
+    NoRoute(String, String),
+}
+
 /// The rules of a definition; `None` if it has none.
 pub(in crate::extensions) fn annotation(definition: &Value) -> Option<&str> {
     definition.at(&["metadata", "annotations"]).get(ANNOTATION).as_str()
@@ -59,64 +86,64 @@ pub(crate) fn validate(definition: &Value) -> ErrorList {
         return errors;
     };
     let at = FieldPath::new("metadata").child("annotations").key(ANNOTATION);
-    let mut refuse = |why: String| errors.push(FieldError::invalid(&at, Value::Null, why));
+    let mut refuse = |why: &dyn Display| errors.push(FieldError::invalid(&at, Value::Null, why.to_string()));
     if definition.str_at(&["spec", "conversion", "strategy"]) == "Webhook" {
-        refuse("must not be set when spec.conversion.strategy is Webhook".to_owned());
+        refuse(&"must not be set when spec.conversion.strategy is Webhook");
         return errors;
     }
     let pairs = match parse(text) {
         Ok(pairs) => pairs,
-        Err(why) => {
-            refuse(why);
+        Err(e) => {
+            refuse(&e);
             return errors;
         }
     };
     for pair in &pairs {
         match schemas(definition, pair) {
-            Ok([from, to]) => proof::of(pair, from, to).into_iter().for_each(&mut refuse),
-            Err(why) => refuse(why),
+            Ok([from, to]) => proof::of(pair, from, to).iter().for_each(|reason| refuse(reason)),
+            Err(e) => refuse(&e),
         }
     }
     let versions = definition.at(&["spec", "versions"]).items();
     let names: Vec<&str> = versions.iter().map(|v| v.str_at(&["name"])).collect();
-    if let Err(why) = routes(&pairs.into_iter().map(Arc::new).collect::<Vec<_>>(), &names) {
-        refuse(why);
+    if let Err(e) = routes(&pairs.into_iter().map(Arc::new).collect::<Vec<_>>(), &names) {
+        refuse(&e);
     }
     errors
 }
 
 /// The schemas of a pair's versions.
-fn schemas<'d>(definition: &'d Value, pair: &Pair) -> Result<[&'d Value; 2], String> {
+fn schemas<'d>(definition: &'d Value, pair: &Pair) -> Result<[&'d Value; 2], Error> {
     let versions = definition.at(&["spec", "versions"]).items();
     let schema = |version: &str| {
         let of = versions.iter().find(|v| v.str_at(&["name"]) == version);
         of.map(|v| v.at(&["schema", "openAPIV3Schema"]))
-            .ok_or_else(|| format!("there is no version {version}"))
+            .ok_or_else(|| Error::NoVersion(version.to_owned()))
     };
     Ok([schema(&pair.sides[0].version)?, schema(&pair.sides[1].version)?])
 }
 
 /// Reads the pairs of an annotation.
-fn parse(text: &str) -> Result<Vec<Pair>, String> {
+fn parse(text: &str) -> Result<Vec<Pair>, Error> {
     if text.len() > MAX_BYTES {
-        return Err(format!("must have at most {MAX_BYTES} bytes"));
+        return Err(Error::TooLong);
     }
     let tree = yaml::decode(text.as_bytes())?;
     let pairs = rules::pairs(&tree)?;
     if pairs.iter().map(Pair::len).sum::<usize>() > MAX_RULES {
-        return Err(format!("must have at most {MAX_RULES} rules"));
+        return Err(Error::TooMany);
     }
     Ok(pairs)
 }
 
 /// The shortest way between any two versions.
-fn routes(pairs: &[Arc<Pair>], versions: &[&str]) -> Result<HashMap<(String, String), Vec<Step>>, String> {
+fn routes(pairs: &[Arc<Pair>], versions: &[&str]) -> Result<HashMap<(String, String), Vec<Step>>, Error> {
     let mut neighbours: HashMap<&str, Vec<(&str, Step)>> = HashMap::new();
     let mut seen = HashSet::new();
     for pair in pairs {
         let [from, to] = [&*pair.sides[0].version, &*pair.sides[1].version];
         if from == to || !seen.insert((from.min(to), from.max(to))) {
-            return Err(format!("there must be one pair for {from} and {to}"));
+            return Err(Error::RepeatedPair(from.to_owned(), to.to_owned()));
         }
         for (a, b, forward) in [(from, to, true), (to, from, false)] {
             let pair = pair.clone();
@@ -139,7 +166,7 @@ fn routes(pairs: &[Arc<Pair>], versions: &[&str]) -> Result<HashMap<(String, Str
         }
         for end in versions.iter().filter(|end| *end != start) {
             let way = found.remove(end);
-            let way = way.ok_or_else(|| format!("no rules lead from {start} to {end}"))?;
+            let way = way.ok_or_else(|| Error::NoRoute((*start).to_owned(), (*end).to_owned()))?;
             routes.insert(((*start).to_owned(), (*end).to_owned()), way);
         }
     }
@@ -150,8 +177,8 @@ impl Declarative {
     /// The conversion of a definition with this annotation.
     ///
     /// # Errors
-    /// What is wrong with an annotation that was stored without validation.
-    pub(crate) fn new(definition: &Value, text: &str) -> Result<Self, String> {
+    /// [`Error`], for an annotation that was stored without validation.
+    pub(crate) fn new(definition: &Value, text: &str) -> Result<Self, Error> {
         let mut pairs = parse(text)?;
         for pair in &mut pairs {
             let schemas = schemas(definition, pair)?;
@@ -171,7 +198,9 @@ impl Declarative {
         let route = (from.version.to_string(), to.version.to_string());
         let steps = self.routes.get(&route).filter(|_| from.group == self.group);
         let Some(steps) = steps else {
-            return Err(NotConverted(format!("no rules lead from {from} to {to}")));
+            return Err(NotConverted(
+                Error::NoRoute(from.to_string(), to.to_string()).to_string(),
+            ));
         };
         for step in steps {
             step.pair.convert(&mut object, step.forward);

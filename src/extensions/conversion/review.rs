@@ -19,12 +19,68 @@ pub enum Version {
     V1Beta1,
 }
 
-/// Part of an error that is not about the whole response.
+/// Why a response has no converted objects. Upstream's texts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidResponse {
+    /// The body is no JSON.
+    #[error("couldn't get version/kind; json parse error: {0}")]
+    Json(#[source] json::Error),
+    /// It is a review of the other version.
+    #[error("converting ({got}.{KIND}) to ({wanted}.{KIND}): unknown conversion")]
+    OtherVersion {
+        /// Its version.
+        got: &'static str,
+        /// The version of the request.
+        wanted: &'static str,
+    },
+    /// It is an object of another kind.
+    #[error("no kind {} is registered for version {}", quote(.kind), quote(.version))]
+    UnknownKind {
+        /// Its `kind`.
+        kind: String,
+        /// Its `apiVersion`.
+        version: String,
+    },
+    /// It does not say what it is.
+    #[error("expected webhook response of {GROUP}/v1, Kind={KIND}, got {group}/{version}, Kind={kind}")]
+    Untyped {
+        /// The group of its `apiVersion`.
+        group: String,
+        /// The version of its `apiVersion`.
+        version: String,
+        /// Its `kind`.
+        kind: String,
+    },
+    /// `response` is missing.
+    #[error("no response provided")]
+    NoResponse,
+    /// It answers another request.
+    #[error("expected response.uid={}, got {}", quote(.wanted), quote(.got))]
+    Uid {
+        /// That of the request.
+        wanted: String,
+        /// That of the response.
+        got: String,
+    },
+    /// The webhook reports a failure, without a message.
+    #[error("response.result.status was '{0}', not 'Success'")]
+    Failed(String),
+    /// The webhook reports a failure, with this message.
+    #[error("{0}")]
+    FailedWith(String),
+    /// The converted objects are no list.
+    #[error("response.convertedObjects is not a list")]
+    NotList,
+}
+
+/// Why a converted object is not accepted: upstream's text, before which the caller says where the object was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unacceptable {
-    /// `invalid object at …`
-    Object(String),
-    /// `invalid metadata …`
+    /// It has another version or kind.
+    Type(String),
+    /// It has another name, namespace or UID.
+    Identity(String),
+    /// Its metadata are malformed.
     Metadata(String),
 }
 
@@ -71,35 +127,38 @@ pub(crate) fn request(version: Version, uid: &str, desired: &str, objects: &[Vec
 /// The converted objects of a response.
 ///
 /// # Errors
-/// Upstream's text for a response that is malformed, or that reports a failure.
-pub fn converted_objects(version: Version, uid: &str, body: &[u8]) -> Result<Vec<Value>, String> {
-    let mut review = json::decode(body).map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))?;
+/// [`InvalidResponse`].
+pub fn converted_objects(version: Version, uid: &str, body: &[u8]) -> Result<Vec<Value>, InvalidResponse> {
+    let mut review = json::decode(body).map_err(InvalidResponse::Json)?;
     check_type(version, &review)?;
     let response = review.get("response");
     if response.is_null() {
-        return Err("no response provided".to_owned());
+        return Err(InvalidResponse::NoResponse);
     }
     let got = response.str_at(&["uid"]);
     if version == Version::V1 && got != uid {
-        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(got)));
+        return Err(InvalidResponse::Uid {
+            wanted: uid.to_owned(),
+            got: got.to_owned(),
+        });
     }
     let result = response.get("result");
     let status = result.str_at(&["status"]);
     if status != "Success" {
         return Err(match result.str_at(&["message"]) {
-            "" => format!("response.result.status was '{status}', not 'Success'"),
-            message => message.to_owned(),
+            "" => InvalidResponse::Failed(status.to_owned()),
+            message => InvalidResponse::FailedWith(message.to_owned()),
         });
     }
     match review.unset(&["response", "convertedObjects"]) {
         Some(Value::Array(objects)) => Ok(objects),
         None | Some(Value::Null) => Ok(Vec::new()),
-        Some(_) => Err("response.convertedObjects is not a list".to_owned()),
+        Some(_) => Err(InvalidResponse::NotList),
     }
 }
 
 /// Checks the kind of a response as upstream's decoder does, which takes what is missing for the expected.
-fn check_type(version: Version, review: &Value) -> Result<(), String> {
+fn check_type(version: Version, review: &Value) -> Result<(), InvalidResponse> {
     let (api_version, kind) = (review.api_version(), review.str_at(&["kind"]));
     let wanted = format!("{GROUP}/{}", version.name());
     let other = match version {
@@ -107,27 +166,26 @@ fn check_type(version: Version, review: &Value) -> Result<(), String> {
         Version::V1Beta1 => Version::V1,
     };
     if kind == KIND && api_version == format!("{GROUP}/{}", other.name()) {
-        return Err(format!(
-            "converting ({}.{KIND}) to ({}.{KIND}): unknown conversion",
-            other.name(),
-            version.name()
-        ));
+        return Err(InvalidResponse::OtherVersion {
+            got: other.name(),
+            wanted: version.name(),
+        });
     }
     let differs = |got: &str, wanted: &str| !got.is_empty() && got != wanted;
     if differs(api_version, &wanted) || differs(kind, KIND) {
         let shown = if api_version.is_empty() { &wanted } else { api_version };
-        return Err(format!(
-            "no kind {} is registered for version {}",
-            quote(kind),
-            quote(shown)
-        ));
+        return Err(InvalidResponse::UnknownKind {
+            kind: kind.to_owned(),
+            version: shown.to_owned(),
+        });
     }
     if version == Version::V1 && (api_version.is_empty() || kind.is_empty()) {
         let gv = GroupVersion::parse(api_version).unwrap_or_default();
-        return Err(format!(
-            "expected webhook response of {GROUP}/v1, Kind={KIND}, got {}/{}, Kind={kind}",
-            gv.group, gv.version
-        ));
+        return Err(InvalidResponse::Untyped {
+            group: gv.group.to_string(),
+            version: gv.version.to_string(),
+            kind: kind.to_owned(),
+        });
     }
     Ok(())
 }
@@ -136,9 +194,9 @@ fn check_type(version: Version, review: &Value) -> Result<(), String> {
 /// annotations are taken from the converted one.
 ///
 /// # Errors
-/// `Unacceptable`, in upstream's words.
+/// [`Unacceptable`].
 pub fn accept(original: &Value, mut converted: Value, desired: &str) -> Result<Value, Unacceptable> {
-    let wrong = |why: String| Err(Unacceptable::Object(why));
+    let wrong = |why: String| Err(Unacceptable::Type(why));
     let got = converted.api_version();
     if got != desired {
         return wrong(format!("invalid groupVersion (expected {desired}, received {got})"));
@@ -150,24 +208,23 @@ pub fn accept(original: &Value, mut converted: Value, desired: &str) -> Result<V
     for (what, key) in [("name", "name"), ("namespace", "namespace"), ("UID", "uid")] {
         let (before, after) = (original.meta(key), converted.meta(key));
         if before != after {
-            return wrong(format!("must have the same {what}: {before} != {after}"));
+            let why = format!("must have the same {what}: {before} != {after}");
+            return Err(Unacceptable::Identity(why));
         }
     }
-    let metadata = restored(original.get("metadata"), &converted).map_err(Unacceptable::Metadata)?;
+    let metadata = restored(original.get("metadata"), &converted)?;
     converted.set(&["metadata"], metadata);
     Ok(converted)
 }
 
 /// The original's metadata with the labels and annotations of the converted object.
-fn restored(original: &Value, converted: &Value) -> Result<Value, String> {
-    let Some(object) = converted.as_object() else {
-        return Err("missing metadata in converted object".to_owned());
-    };
-    let Some(given) = object.get("metadata") else {
-        return Err("missing metadata in converted object".to_owned());
+fn restored(original: &Value, converted: &Value) -> Result<Value, Unacceptable> {
+    let wrong = |why: String| Err(Unacceptable::Metadata(why));
+    let Some(given) = converted.as_object().and_then(|m| m.get("metadata")) else {
+        return wrong("missing metadata in converted object".to_owned());
     };
     if given.as_object().is_none() {
-        return Err(format!(
+        return wrong(format!(
             "invalid metadata of type {} in converted object",
             go_type(given)
         ));
@@ -180,13 +237,13 @@ fn restored(original: &Value, converted: &Value) -> Result<Value, String> {
             continue;
         }
         let Some(pairs) = after.as_object() else {
-            return Err(format!(
+            return wrong(format!(
                 "invalid metadata.{part} of type {} in converted object",
                 go_type(after)
             ));
         };
         if let Some((key, value)) = pairs.iter().find(|(_, value)| value.as_str().is_none()) {
-            return Err(format!(
+            return wrong(format!(
                 "metadata.{part}[{key}] must be a string, but is {} in converted object",
                 go_type(value)
             ));
@@ -199,7 +256,7 @@ fn restored(original: &Value, converted: &Value) -> Result<Value, String> {
                 _ => validate_annotations(after, &FieldPath::new("metadata").child("annotation"), &mut errors),
             }
             if !errors.is_empty() {
-                return Err(aggregate(&errors));
+                return wrong(aggregate(&errors));
             }
         }
         metadata.set(&[part], after.clone());

@@ -397,6 +397,6 @@ fn definitions_that_cannot_be_converted_are_refused() {
         ),
     ] {
         let refused = conversions.versions(&definition(conversion), &[compiled("v1", "one")]);
-        assert_eq!(refused.err().unwrap(), why);
+        assert_eq!(refused.err().unwrap().to_string(), why);
     }
 }

@@ -186,14 +186,13 @@ impl Review {
 /// Upstream spells it differently for one object and for one of several.
 fn refusal(what: &str, why: &Unacceptable, index: usize, of_several: bool) -> String {
     let (kind, why) = match (why, of_several) {
-        (Unacceptable::Object(why), true) => (format!("invalid converted object at index {index}"), why),
+        (Unacceptable::Type(why) | Unacceptable::Identity(why), true) => {
+            (format!("invalid converted object at index {index}"), why)
+        }
         (Unacceptable::Metadata(why), true) => (format!("invalid metadata in object at index {index}"), why),
         (Unacceptable::Metadata(why), false) => ("invalid metadata".to_owned(), why),
-        // The checks of version and kind name the only index, those of identity do not.
-        (Unacceptable::Object(why), false) if why.starts_with("invalid ") => {
-            ("invalid object at index 0".to_owned(), why)
-        }
-        (Unacceptable::Object(why), false) => ("invalid object".to_owned(), why),
+        (Unacceptable::Type(why), false) => ("invalid object at index 0".to_owned(), why),
+        (Unacceptable::Identity(why), false) => ("invalid object".to_owned(), why),
     };
     format!("conversion webhook for {what} returned {kind}: {why}")
 }
@@ -205,7 +204,7 @@ fn gvk(object: &Value) -> String {
 
 fn call_error(error: &CallError) -> String {
     match error {
-        // Upstream's client has a timeout of its own here, and says so.
+        // Upstream's client has a timeout of its own here, which adds to the text.
         CallError::Timeout(_) => format!("{error} (Client.Timeout exceeded while awaiting headers)"),
         _ => error.to_string(),
     }

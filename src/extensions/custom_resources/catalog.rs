@@ -1,7 +1,7 @@
 //! [`Catalog`]: the definitions by group and plural, with the versions that are in use.
 
 use super::deprecation::deprecation;
-use super::version::{Builder, LazyVersion, ServedVersion, Unavailable};
+use super::version::{Builder, LazyVersion, ServedVersion, Unavailable, Unservable};
 use super::{Definition, Version};
 use crate::admission::ServedKind;
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
@@ -103,7 +103,7 @@ impl Defined {
     ) -> Result<Arc<ServedVersion>, Unavailable> {
         let place = self.definition.versions.iter().position(|v| v == version);
         let lazy = place.and_then(|i| self.versions.get(i));
-        let lazy = lazy.ok_or_else(|| Unavailable::Broken(format!("there is no version {}", version.name)))?;
+        let lazy = lazy.ok_or_else(|| Unavailable::Broken(Arc::new(Unservable::NoVersion(version.name.clone()))))?;
         lazy.get(builder, &self.definition, version, &self.terminating).await
     }
 }

@@ -35,6 +35,22 @@ struct Path {
     names: Vec<Str>,
 }
 
+/// Why an object has no Scale, or takes no number of replicas. Upstream's texts.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum WrongType {
+    /// A value that is read has another type.
+    #[error("{path} accessor error: {shown} is of the type {found}, expected {expected}")]
+    Read {
+        path: String,
+        shown: String,
+        found: &'static str,
+        expected: &'static str,
+    },
+    /// The parent of the value that is set is no object.
+    #[error("value cannot be set because {0} is not a map[string]interface{{}}")]
+    Parent(String),
+}
+
 impl Path {
     fn parse(text: &str) -> Self {
         Self {
@@ -44,7 +60,7 @@ impl Path {
     }
 
     /// The value; null if it is missing.
-    fn get<'v>(&self, object: &'v Value) -> Result<&'v Value, String> {
+    fn get<'v>(&self, object: &'v Value) -> Result<&'v Value, WrongType> {
         let mut at = object;
         for (i, name) in self.names.iter().enumerate() {
             match at {
@@ -59,7 +75,7 @@ impl Path {
         Ok(at)
     }
 
-    fn integer(&self, object: &Value) -> Result<Option<i64>, String> {
+    fn integer(&self, object: &Value) -> Result<Option<i64>, WrongType> {
         match self.get(object)? {
             Value::Null => Ok(None),
             Value::Int(n) => Ok(Some(*n)),
@@ -67,7 +83,7 @@ impl Path {
         }
     }
 
-    fn string<'v>(&self, object: &'v Value) -> Result<&'v str, String> {
+    fn string<'v>(&self, object: &'v Value) -> Result<&'v str, WrongType> {
         match self.get(object)? {
             Value::Null => Ok(""),
             Value::String(s) => Ok(s),
@@ -76,14 +92,11 @@ impl Path {
     }
 
     /// Sets the value and creates missing parents.
-    fn set(&self, object: &mut Value, value: i64) -> Result<(), String> {
+    fn set(&self, object: &mut Value, value: i64) -> Result<(), WrongType> {
         let mut at = object;
         for (i, name) in self.names.iter().enumerate() {
             let Value::Object(m) = at else {
-                let parent = dotted(&self.names[..i]);
-                return Err(format!(
-                    "value cannot be set because {parent} is not a map[string]interface{{}}"
-                ));
+                return Err(WrongType::Parent(dotted(&self.names[..i])));
             };
             let last = i + 1 == self.names.len();
             if !last && !m.contains_key(name) {
@@ -104,9 +117,13 @@ fn dotted(names: &[Str]) -> String {
     names.iter().flat_map(|name| [".", name]).collect()
 }
 
-fn accessor(names: &[Str], v: &Value, expected: &str) -> String {
-    let (path, shown, found) = (dotted(names), go_print(v), go_type(v));
-    format!("{path} accessor error: {shown} is of the type {found}, expected {expected}")
+fn accessor(names: &[Str], v: &Value, expected: &'static str) -> WrongType {
+    WrongType::Read {
+        path: dotted(names),
+        shown: go_print(v),
+        found: go_type(v),
+        expected,
+    }
 }
 
 impl ScalePaths {
@@ -148,8 +165,8 @@ impl ScalePaths {
     /// The Scale of an object, and whether the object has the number of wanted replicas.
     ///
     /// # Errors
-    /// Upstream's message if a field has the wrong type.
-    fn scale(&self, object: &Value) -> Result<(Value, bool), String> {
+    /// If a field has the wrong type.
+    fn scale(&self, object: &Value) -> Result<(Value, bool), WrongType> {
         let wanted = self.wanted.integer(object)?;
         let observed = self.observed.integer(object)?.unwrap_or(0);
         let selector = self.selector.as_ref().map_or(Ok(""), |path| path.string(object))?;
@@ -231,7 +248,7 @@ mod tests {
                 ".status.selector accessor error: 1 is of the type int64, expected string",
             ),
         ] {
-            assert_eq!(paths().scale(&object).expect_err("a wrong type"), want);
+            assert_eq!(paths().scale(&object).expect_err("a wrong type").to_string(), want);
         }
     }
 
@@ -243,7 +260,7 @@ mod tests {
         assert_eq!(object, json!({"spec": {"x": 1, "deep": {"size": 5}}}));
         let mut other = json!({"spec": {"deep": null}});
         assert_eq!(
-            path.set(&mut other, 5).expect_err("null is no map"),
+            path.set(&mut other, 5).expect_err("null is no map").to_string(),
             "value cannot be set because .spec.deep is not a map[string]interface{}"
         );
     }

@@ -11,14 +11,14 @@ use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionReso
 use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::ApiGroupVersion;
 use crate::endpoints::discovery::resources::storage_version_hash;
-use crate::extensions::conversion::{CompiledVersion, Conversions, DefinitionVersions};
+use crate::extensions::conversion::{self, CompiledVersion, Conversions, DefinitionVersions};
 use crate::extensions::naming::Names;
 use crate::registry::converting::NotConverted;
 use crate::registry::resource::Backing;
 use crate::registry::strategy::{MetaChecks, Plain, RestStrategy};
 use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
 use crate::request::{Authorized, Request, Response};
-use crate::schema::{KindSchema, SchemaStrategy, StructuralSchema};
+use crate::schema::{CompileError, KindSchema, SchemaStrategy, StructuralSchema};
 use crate::sync::Mutex;
 use crate::tasks::{Signal, off_thread};
 use aws_lc_rs::digest;
@@ -44,17 +44,39 @@ pub(super) struct ServedVersion {
 
 /// A version that is built when it is first used. A definition that cannot be served keeps the reason.
 pub(super) struct LazyVersion {
-    built: OnceCell<Result<Arc<ServedVersion>, String>>,
+    built: OnceCell<Result<Arc<ServedVersion>, Arc<Unservable>>>,
     retired: Signal,
 }
 
 /// Why a version cannot serve a request now.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Unavailable {
     /// The definition has no such version, or it cannot be served.
-    Broken(String),
+    #[error(transparent)]
+    Broken(Arc<Unservable>),
     /// The compute pool is full, or the process is ending.
+    #[error("the server is too busy to build the resource")]
     Busy,
+}
+
+/// Why a version cannot be served until its definition changes.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unservable {
+    /// The definition has no such version.
+    #[error("there is no version {0}")]
+    NoVersion(Str),
+    /// A name was not accepted yet. Upstream's text.
+    #[error("the server could not properly serve the {0}")]
+    NoName(&'static str),
+    /// The schema does not compile.
+    #[error(transparent)]
+    Schema(#[from] CompileError),
+    /// The conversion between the versions cannot be used.
+    #[error(transparent)]
+    Conversion(#[from] conversion::Error),
+    #[cfg(test)]
+    #[error("not built in tests")]
+    Test,
 }
 
 /// Builds versions.
@@ -76,15 +98,6 @@ pub(super) struct Row {
     versions: Arc<DefinitionVersions>,
     /// The index of the version in `versions`.
     served: usize,
-}
-
-impl std::fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Broken(why) => f.write_str(why),
-            Self::Busy => f.write_str("the server is too busy to build the resource"),
-        }
-    }
 }
 
 impl ServedVersion {
@@ -120,14 +133,14 @@ impl LazyVersion {
         self.built.initialized()
     }
 
-    /// Ends the watches, now and of requests that are still on their way.
+    /// Ends the watches: open ones, and those of requests that have not reached the store yet.
     pub(crate) fn retire(&self) {
         self.retired.fire();
     }
 
     #[cfg(test)]
     pub(crate) fn set_broken(&self) {
-        let _ = self.built.set(Err("not built in tests".to_owned()));
+        let _ = self.built.set(Err(Arc::new(Unservable::Test)));
     }
 
     #[cfg(test)]
@@ -186,7 +199,7 @@ impl Builder {
         version: &Version,
         terminating: &Arc<AtomicBool>,
         retired: &Signal,
-    ) -> Result<Result<Arc<ServedVersion>, String>, Unavailable> {
+    ) -> Result<Result<Arc<ServedVersion>, Arc<Unservable>>, Unavailable> {
         let bytes = definition.stored.len();
         let (builder, of, name) = (self.clone(), definition.clone(), version.name.clone());
         let row = off_thread(bytes * MEMORY_PER_BYTE, move || builder.row(&of, &name)).await;
@@ -194,7 +207,7 @@ impl Builder {
             Ok(row) => row,
             Err(why) => {
                 tracing::error!(definition = %definition.name, version = %version.name, %why, "a version cannot be served");
-                return Ok(Err(why));
+                return Ok(Err(Arc::new(why)));
             }
         };
         let Row {
@@ -233,8 +246,8 @@ impl Builder {
     /// stored objects may be in any of them.
     ///
     /// # Errors
-    /// Why the version cannot be served, for the log.
-    pub(crate) fn row(&self, definition: &Definition, version: &str) -> Result<Row, String> {
+    /// [`Unservable`].
+    pub(crate) fn row(&self, definition: &Definition, version: &str) -> Result<Row, Unservable> {
         check_names(&definition.accepted)?;
         let tree = definition.tree();
         let mut all = Vec::new();
@@ -253,7 +266,7 @@ impl Builder {
         let served = all.iter().position(|v| v.name == version);
         let of = definition.versions.iter().find(|v| v.name == version);
         let (Some(served), Some(of)) = (served, of) else {
-            return Err(format!("there is no version {version:?}"));
+            return Err(Unservable::NoVersion(version.into()));
         };
         let versions = self.conversions.versions(&tree, &all)?;
         let spec = &tree.at(&["spec", "versions"]).items()[served];
@@ -280,14 +293,14 @@ impl Builder {
     }
 }
 
-pub(super) fn check_names(names: &Names) -> Result<(), String> {
+pub(super) fn check_names(names: &Names) -> Result<(), Unservable> {
     for (what, name) in [
         ("resource", names.plural()),
         ("kind", names.kind()),
         ("list kind", names.list_kind()),
     ] {
         if name.is_empty() {
-            return Err(format!("the server could not properly serve the {what}"));
+            return Err(Unservable::NoName(what));
         }
     }
     Ok(())
@@ -384,7 +397,7 @@ type BySum = HashMap<[u8; 32], (Weak<StructuralSchema>, Bytes)>;
 
 impl Schemas {
     /// The compiled schema, and the JSON it was compiled from.
-    fn compile(&self, schema: &Value) -> Result<(Arc<StructuralSchema>, Bytes), String> {
+    fn compile(&self, schema: &Value) -> Result<(Arc<StructuralSchema>, Bytes), CompileError> {
         let source = Bytes::from(json::to_vec(schema));
         let sum = digest::digest(&digest::SHA256, &source);
         let mut key = [0; 32];
@@ -394,7 +407,7 @@ impl Schemas {
         {
             return Ok((known, source.clone()));
         }
-        let compiled = Arc::new(StructuralSchema::compile(schema).map_err(|e| e.to_string())?);
+        let compiled = Arc::new(StructuralSchema::compile(schema)?);
         let mut all = self.lock();
         all.retain(|_, (schema, _)| schema.strong_count() > 0);
         all.insert(key, (Arc::downgrade(&compiled), source.clone()));

@@ -63,6 +63,38 @@ pub enum Protocol {
     Http2,
 }
 
+/// Why a URL of the list is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum InvalidUrl {
+    #[error("must begin with https://, https+unix://, http+unix:// or h2c+unix://")]
+    Scheme,
+    #[error("must be a URL such as https://host:port")]
+    NotUrl,
+    #[error("must name a host and nothing below it")]
+    Path,
+    #[error("must name a host")]
+    NoHost,
+    #[error("must not hold credentials")]
+    Credentials,
+    #[error("must name a port between 1 and 65535, or none")]
+    Port,
+    #[error("must name a host by a DNS name or an IP address (IPv6 in brackets)")]
+    Host,
+    #[error(
+        "must name the absolute path of a socket, of at most {LONGEST_PATH} printable characters and without `.`, `..`, \
+         `?`, `#` and `%`"
+    )]
+    Socket,
+    #[error("{0} may be set once")]
+    Repeated(String),
+    #[error("{parameter} must be a whole number between {least} and {most}, inclusive")]
+    Number { parameter: String, least: u32, most: u32 },
+    #[error("uid may only be set on a socket")]
+    UidOfHost,
+    #[error("unknown parameter {0:?}: known are weight, failover and, of sockets, uid")]
+    UnknownParameter(String),
+}
+
 impl Target {
     pub(super) fn new(mut endpoints: Vec<TargetEndpoint>, server_name: Arc<str>) -> Option<Self> {
         endpoints.sort_by_key(|p| p.failover);
@@ -107,7 +139,7 @@ pub(super) fn read(urls: &str, at: &FieldPath, errors: &mut ErrorList) -> Vec<Ta
     let mut found: Vec<TargetEndpoint> = Vec::new();
     for url in given {
         match one(url) {
-            Err(why) => errors.push(FieldError::invalid(at, url, why)),
+            Err(why) => errors.push(FieldError::invalid(at, url, why.to_string())),
             Ok(new) if found.iter().any(|p| p.address == new.address) => errors.push(FieldError::duplicate(at, url)),
             Ok(new) => found.push(new),
         }
@@ -122,7 +154,7 @@ pub(super) fn read(urls: &str, at: &FieldPath, errors: &mut ErrorList) -> Vec<Ta
     found
 }
 
-fn one(text: &str) -> Result<TargetEndpoint, String> {
+fn one(text: &str) -> Result<TargetEndpoint, InvalidUrl> {
     let mut parts = text.split(';').map(str::trim);
     let url = parts.next().unwrap_or("");
     let mut endpoint = match url.split_once("://") {
@@ -135,51 +167,51 @@ fn one(text: &str) -> Result<TargetEndpoint, String> {
     for part in parts {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         if given.contains(&key) {
-            return Err(format!("{key} may be set once"));
+            return Err(InvalidUrl::Repeated(key.to_owned()));
         }
         given.push(key);
         let number = |most: u32, least: u32| {
             let number = value.parse().ok().filter(|n| (least..=most).contains(n));
-            number.ok_or_else(|| format!("{key} must be a whole number between {least} and {most}, inclusive"))
+            number.ok_or_else(|| InvalidUrl::Number {
+                parameter: key.to_owned(),
+                least,
+                most,
+            })
         };
         match (key, &mut endpoint.socket) {
             ("weight", _) => endpoint.weight = number(MOST_WEIGHT, 1)?,
             ("failover", _) => endpoint.failover = number(MOST_FAILOVER, 0)?,
             ("uid", Some(socket)) => socket.uid = Some(number(u32::MAX - 1, 0)?),
-            ("uid", None) => return Err("uid may only be set on a socket".into()),
-            _ => {
-                return Err(format!(
-                    "unknown parameter {key:?}: known are weight, failover and, of sockets, uid"
-                ));
-            }
+            ("uid", None) => return Err(InvalidUrl::UidOfHost),
+            _ => return Err(InvalidUrl::UnknownParameter(key.to_owned())),
         }
     }
     Ok(endpoint)
 }
 
-fn host(url: &str) -> Result<TargetEndpoint, String> {
+fn host(url: &str) -> Result<TargetEndpoint, InvalidUrl> {
     if url
         .split_once("://")
         .is_some_and(|(scheme, _)| !scheme.eq_ignore_ascii_case("https"))
     {
-        return Err("must begin with https://, https+unix://, http+unix:// or h2c+unix://".into());
+        return Err(InvalidUrl::Scheme);
     }
-    let uri: Uri = url.parse().map_err(|_| "must be a URL such as https://host:port")?;
+    let uri: Uri = url.parse().map_err(|_| InvalidUrl::NotUrl)?;
     if uri.scheme().is_none() {
-        return Err("must be a URL such as https://host:port".into());
+        return Err(InvalidUrl::NotUrl);
     }
     if !matches!(uri.path(), "" | "/") || uri.query().is_some() || url.contains('#') {
-        return Err("must name a host and nothing below it".into());
+        return Err(InvalidUrl::Path);
     }
-    let authority = uri.authority().ok_or("must name a host")?;
+    let authority = uri.authority().ok_or(InvalidUrl::NoHost)?;
     if authority.as_str().contains('@') {
-        return Err("must not hold credentials".into());
+        return Err(InvalidUrl::Credentials);
     }
     let (host, port) = host_and_port(authority.as_str());
     let port = match port.map(|digits| (digits.bytes().all(|b| b.is_ascii_digit()), digits.parse::<u16>())) {
         None => 443,
         Some((true, Ok(port @ 1..))) => port,
-        Some(_) => return Err("must name a port between 1 and 65535, or none".into()),
+        Some(_) => return Err(InvalidUrl::Port),
     };
     let host = host.to_ascii_lowercase();
     let is_name = match host.strip_prefix('[') {
@@ -187,7 +219,7 @@ fn host(url: &str) -> Result<TargetEndpoint, String> {
         None => ServerName::try_from(host.as_str()).is_ok(),
     };
     if !is_name {
-        return Err("must name a host by a DNS name or an IP address (IPv6 in brackets)".into());
+        return Err(InvalidUrl::Host);
     }
     Ok(TargetEndpoint {
         address: format!("{host}:{port}").into(),
@@ -208,15 +240,12 @@ fn host_and_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn socket(url: &str, path: &str, protocol: Protocol) -> Result<TargetEndpoint, String> {
+fn socket(url: &str, path: &str, protocol: Protocol) -> Result<TargetEndpoint, InvalidUrl> {
     let segments = path.strip_prefix('/').unwrap_or("");
     let plain =
         |s: &str| !matches!(s, "" | "." | "..") && s.bytes().all(|b| b.is_ascii_graphic() && !b"?#%".contains(&b));
     if path.len() > LONGEST_PATH || !segments.split('/').all(plain) {
-        return Err(format!(
-            "must name the absolute path of a socket, of at most {LONGEST_PATH} printable characters and without \
-             `.`, `..`, `?`, `#` and `%`"
-        ));
+        return Err(InvalidUrl::Socket);
     }
     Ok(TargetEndpoint {
         address: url.into(),

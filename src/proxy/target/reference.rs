@@ -23,18 +23,30 @@ pub enum Source {
     ConfigMap,
 }
 
+/// Why a reference is invalid: what it has to look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidReference {
+    /// It does not refer to CA certificates.
+    #[error(
+        "must be configmap/<namespace>/<name> or secret/<namespace>/<name>, with /<key> behind it where the key is not ca.crt"
+    )]
+    Roots,
+    /// It does not refer to a key pair.
+    #[error("must be secret/<namespace>/<name>, a Secret of the type kubernetes.io/tls")]
+    Pair,
+}
+
 impl Reference {
     /// Parses a reference to CA certificates: a ConfigMap or Secret, with the default key `ca.crt`.
-    pub(super) fn of_roots(value: &str) -> Result<Self, String> {
-        Self::read(value, "ca.crt", true)
-            .ok_or_else(|| "must be configmap/<namespace>/<name> or secret/<namespace>/<name>, with /<key> behind it where the key is not ca.crt".into())
+    pub(super) fn of_roots(value: &str) -> Result<Self, InvalidReference> {
+        Self::read(value, "ca.crt", true).ok_or(InvalidReference::Roots)
     }
 
     /// Parses a reference to a key pair: a Secret of the type `kubernetes.io/tls`.
-    pub(super) fn of_pair(value: &str) -> Result<Self, String> {
+    pub(super) fn of_pair(value: &str) -> Result<Self, InvalidReference> {
         Self::read(value, "tls.crt", false)
             .filter(|r| r.source == Source::Secret)
-            .ok_or_else(|| "must be secret/<namespace>/<name>, a Secret of the type kubernetes.io/tls".into())
+            .ok_or(InvalidReference::Pair)
     }
 
     fn read(value: &str, usual: &str, may_name_key: bool) -> Option<Self> {

@@ -6,7 +6,9 @@
 
 use super::host::{Host, NoConnection};
 use super::{Outgoing, Transport, exchange};
+use crate::proxy::dial::DialError;
 use crate::request::Body;
+use crate::request::body::BoxError;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt;
@@ -33,6 +35,22 @@ pub(super) struct ProbeState(Arc<AtomicBool>);
 
 /// Guard of the probe in flight.
 struct ProbeGuard(Arc<AtomicBool>);
+
+/// Why a probe failed.
+#[derive(Debug, thiserror::Error)]
+enum ProbeError {
+    #[error(transparent)]
+    Dial(DialError),
+    #[error("no connection is free")]
+    Full,
+    /// The request or the response was cut off: Go's text.
+    #[error("{0}")]
+    Exchange(String),
+    #[error(transparent)]
+    Body(#[from] BoxError),
+    #[error("no answer to a probe")]
+    Timeout,
+}
 
 impl Default for ProbeRequest {
     fn default() -> Self {
@@ -70,19 +88,19 @@ impl Host {
         self.tasks
             .spawn_until_stopped("ask a backend that was left alone", async move {
                 let outcome = tokio::time::timeout(PROBE_TIMEOUT, host.send_probe()).await;
-                match outcome.unwrap_or_else(|_| Err("no answer to a probe".to_owned())) {
+                match outcome.unwrap_or(Err(ProbeError::Timeout)) {
                     Ok(()) => host.health.succeeded(),
-                    Err(why) => host.health.failed(&why),
+                    Err(e) => host.health.failed(&e.to_string()),
                 }
                 drop(guard);
             });
     }
 
     /// Sends the probe. Any complete response counts as alive, whatever its status.
-    async fn send_probe(self: &Arc<Self>) -> Result<(), String> {
+    async fn send_probe(self: &Arc<Self>) -> Result<(), ProbeError> {
         let lease = self.checkout(false).await.map_err(|why| match why {
-            NoConnection::Dial(e) => e.0,
-            NoConnection::Full => "no connection is free".to_owned(),
+            NoConnection::Dial(e) => ProbeError::Dial(e),
+            NoConnection::Full => ProbeError::Full,
         })?;
         let out = Outgoing::from(ProbeRequest::clone(&self.probe_request));
         let response = exchange(self, lease, out, None, None).await;
@@ -90,11 +108,11 @@ impl Host {
         if let Some(counts) = &self.counts {
             counts.sent(Method::GET.as_str(), self.authority.as_str(), status);
         }
-        let body = response.map_err(|failure| failure.text)?.into_body();
-        match http_body_util::Limited::new(body, MAX_RESPONSE).collect().await {
-            Ok(_) => Ok(()),
-            Err(e) => Err(e.to_string()),
-        }
+        let body = response
+            .map_err(|failure| ProbeError::Exchange(failure.text))?
+            .into_body();
+        http_body_util::Limited::new(body, MAX_RESPONSE).collect().await?;
+        Ok(())
     }
 }
 

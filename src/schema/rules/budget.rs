@@ -115,7 +115,10 @@ impl Checker<'_> {
                 let cost = program.estimated_cost().saturating_mul(count);
                 self.observe("estimated rule cost", cost, &rule_at);
             }
-            Err(why) => self.out.push(FieldError::invalid_raw(&rule_at, rule.print(), why)),
+            Err(why) => {
+                let error = FieldError::invalid_raw(&rule_at, rule.print(), why.to_string());
+                self.out.push(error);
+            }
         }
         let message_at = at.child("messageExpression");
         match &compiled.message {
@@ -126,7 +129,10 @@ impl Checker<'_> {
                     &message_at,
                 );
             }
-            Some(Err(why)) => self.out.push(FieldError::invalid_raw(&message_at, rule.print(), why)),
+            Some(Err(why)) => {
+                let error = FieldError::invalid_raw(&message_at, rule.print(), why.to_string());
+                self.out.push(error);
+            }
             None => {}
         }
         if let Some(list) = list.filter(|_| compiled.reads_old) {

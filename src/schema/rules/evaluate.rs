@@ -4,7 +4,7 @@
 use super::correlation::{Correlation, Pair};
 use super::programs::{Compiled, OLD_SELF, Programs, SELF};
 use super::{Rule, Ruleset};
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, MAX_TEXT, cut};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, MAX_TEXT, cut, quote};
 use crate::apimachinery::value::Value;
 use crate::interrupt::checkpoint;
 use crate::schema::path::{At, Step};
@@ -218,7 +218,7 @@ impl Evaluation<'_> {
                 Ok(message) => message,
                 Err(why) => {
                     let shown = site.node.ty.map_or("", |ty| ty.name());
-                    self.report(site, compiled, FieldError::invalid(&path, shown, why));
+                    self.report(site, compiled, FieldError::invalid(&path, shown, why.to_string()));
                     return ControlFlow::Break(());
                 }
             },
@@ -240,15 +240,17 @@ impl Evaluation<'_> {
     }
 
     /// The computed message; `None` if it has no use.
-    fn message<'a>(&mut self, program: &'a Program, scope: &Scope<'a>, rule: &Rule) -> Result<Option<String>, String> {
+    fn message<'a>(
+        &mut self,
+        program: &'a Program,
+        scope: &Scope<'a>,
+        rule: &Rule,
+    ) -> Result<Option<String>, TooCostly> {
         let Some(value) = self.spend(program, scope) else {
-            return Err(format!("messageExpression evaluation failed due to {RUNNING_OUT}"));
+            return Err(TooCostly::Budget);
         };
         match value {
-            Err(Fail::Cost) => Err(format!(
-                "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
-                crate::apimachinery::field::quote(&rule.message_expression)
-            )),
+            Err(Fail::Cost) => Err(TooCostly::Call(rule.message_expression.to_string())),
             Err(Fail::Error(_)) => Ok(None),
             Ok(value) => {
                 let text = value.as_str().unwrap_or("").trim();
@@ -278,6 +280,17 @@ impl Evaluation<'_> {
             self.verdict.warnings.push(cut(error.to_string(), MAX_TEXT));
         }
     }
+}
+
+/// The expression of a message costs too much, which ends the validation. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+enum TooCostly {
+    /// More than is left for all rules.
+    #[error("messageExpression evaluation failed due to {RUNNING_OUT}")]
+    Budget,
+    /// More than one expression may cost.
+    #[error("no further validation rules will be run due to call cost exceeds limit for messageExpression: {}", quote(.0))]
+    Call(String),
 }
 
 const RUNNING_OUT: &str = "running out of cost budget, no further validation rules will be run";

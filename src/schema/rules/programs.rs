@@ -4,7 +4,7 @@ use super::declare::{declare, property};
 use super::{Rule, Ruleset};
 use crate::interrupt::checkpoint;
 use crate::schema::{Additional, Node};
-use torana_cel::{Environment, Program, Schema, Type};
+use torana_cel::{Environment, Issues, Program, Schema, Type};
 
 pub(super) const SELF: &str = "self";
 pub(super) const OLD_SELF: &str = "oldSelf";
@@ -23,12 +23,30 @@ pub(super) struct Programs {
 /// The programs of a rule.
 #[derive(Debug)]
 pub(super) struct Compiled {
-    /// Decides; the error says why it cannot.
-    pub(super) rule: Result<Program, String>,
+    /// Decides.
+    pub(super) rule: Result<Program, CompileError>,
     /// Computes the message.
-    pub(super) message: Option<Result<Program, String>>,
+    pub(super) message: Option<Result<Program, CompileError>>,
     /// True if the rule reads the old value.
     pub(super) reads_old: bool,
+}
+
+/// Why a rule, or the expression of its message, does not compile. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CompileError {
+    #[error("{0} failed: {1}")]
+    Failed(&'static str, #[source] Issues),
+    #[error("cel expression must evaluate to a bool")]
+    NotBool,
+    #[error("messageExpression must evaluate to a string")]
+    NotString,
+}
+
+/// The expressions of a rule.
+#[derive(Clone, Copy)]
+enum Part {
+    Rule,
+    Message,
 }
 
 /// Compiles the rules at and below the schema of an object. Does nothing the second time.
@@ -93,19 +111,10 @@ impl Programs {
 
 impl Compiled {
     fn new(rule: &Rule, env: &Environment, of_message: &Environment) -> Self {
-        let program = match program(env, &rule.rule, "") {
-            Ok(program) if *program.result_type() == Type::Bool => Ok(program),
-            Ok(_) => Err("cel expression must evaluate to a bool".to_owned()),
-            Err(e) => Err(e),
-        };
+        let program = program(env, &rule.rule, Part::Rule);
         // As upstream, the message of a rule that does not compile is not compiled.
-        let message = (program.is_ok() && !rule.message_expression.is_empty()).then(|| {
-            match self::program(of_message, &rule.message_expression, "messageExpression ") {
-                Ok(program) if *program.result_type() == Type::String => Ok(program),
-                Ok(_) => Err("messageExpression must evaluate to a string".to_owned()),
-                Err(e) => Err(e),
-            }
-        });
+        let message = (program.is_ok() && !rule.message_expression.is_empty())
+            .then(|| self::program(of_message, &rule.message_expression, Part::Message));
         Self {
             reads_old: program.as_ref().is_ok_and(|p| p.reads(OLD_SELF)),
             rule: program,
@@ -114,13 +123,19 @@ impl Compiled {
     }
 }
 
-fn program(env: &Environment, source: &str, what: &str) -> Result<Program, String> {
-    env.compile(source).map_err(|issues| {
-        let stage = match issues.is_of_constants() {
-            true if what.is_empty() => "program instantiation",
-            true => "instantiation",
-            false => "compilation",
+fn program(env: &Environment, source: &str, part: Part) -> Result<Program, CompileError> {
+    let program = env.compile(source).map_err(|issues| {
+        let stage = match (part, issues.is_of_constants()) {
+            (Part::Rule, true) => "program instantiation",
+            (Part::Rule, false) => "compilation",
+            (Part::Message, true) => "messageExpression instantiation",
+            (Part::Message, false) => "messageExpression compilation",
         };
-        format!("{what}{stage} failed: {issues}")
-    })
+        CompileError::Failed(stage, issues)
+    })?;
+    match (part, program.result_type()) {
+        (Part::Rule, Type::Bool) | (Part::Message, Type::String) => Ok(program),
+        (Part::Rule, _) => Err(CompileError::NotBool),
+        (Part::Message, _) => Err(CompileError::NotString),
+    }
 }

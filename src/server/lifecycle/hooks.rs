@@ -1,5 +1,6 @@
 //! Hooks that run once the server serves ([`PostStartHook`]) and when its shutdown begins ([`PreShutdownHook`]).
 
+use crate::request::body::BoxError;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::tasks::TaskGroup;
 use std::future::Future;
@@ -21,14 +22,22 @@ pub(crate) struct HookContext {
 pub(crate) struct PostStartHook {
     name: String,
     done: Arc<AtomicBool>,
-    run: Box<dyn FnOnce(HookContext) -> BoxFuture<Result<(), String>> + Send + Sync>,
+    run: Box<dyn FnOnce(HookContext) -> BoxFuture<Result<(), BoxError>> + Send + Sync>,
+}
+
+/// A post-start hook failed.
+#[derive(Debug, thiserror::Error)]
+#[error("post-start hook {name:?} failed: {source}")]
+pub(crate) struct HookError {
+    name: String,
+    source: BoxError,
 }
 
 impl PostStartHook {
     /// A hook with this name.
     pub(crate) fn new<F>(name: impl Into<String>, run: impl FnOnce(HookContext) -> F + Send + Sync + 'static) -> Self
     where
-        F: Future<Output = Result<(), String>> + Send + 'static,
+        F: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
         Self {
             name: name.into(),
@@ -61,13 +70,18 @@ impl PostStartHook {
     /// Not cancel safe: the hook is aborted, and its health check fails forever.
     ///
     /// # Errors
-    /// The hook's name and the reason for its failure.
-    pub(crate) async fn run(self, cx: HookContext) -> Result<(), String> {
-        (self.run)(cx)
-            .await
-            .map_err(|e| format!("post-start hook {:?} failed: {e}", self.name))?;
-        self.done.store(true, Ordering::Release);
-        Ok(())
+    /// [`HookError`].
+    pub(crate) async fn run(self, cx: HookContext) -> Result<(), HookError> {
+        match (self.run)(cx).await {
+            Ok(()) => {
+                self.done.store(true, Ordering::Release);
+                Ok(())
+            }
+            Err(source) => Err(HookError {
+                name: self.name,
+                source,
+            }),
+        }
     }
 }
 

@@ -363,21 +363,42 @@ fn complaint(line: usize, why: &str) -> Complaint {
     }
 }
 
+/// Why a name in `resources` is refused. Upstream's texts, where it has them.
+#[derive(Debug, thiserror::Error)]
+enum InvalidPattern {
+    #[error("resource name should not be empty")]
+    Empty,
+    #[error("resource name should not contain capital letters")]
+    Capitals,
+    #[error("use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources")]
+    Star,
+    #[error("encrypting the same resource across groups is not supported")]
+    AllGroups,
+    /// The objects of the group are stored in another one.
+    #[error("resources of group {group} are stored elsewhere: name {instead}")]
+    Moved { group: String, instead: &'static str },
+    #[error("resources which do not have REST API/s cannot be encrypted")]
+    Internal,
+    #[error("overlaps with another resource of the same list")]
+    Overlaps,
+    #[error("resource \"{name}\" is masked by earlier rule \"{rule}\"")]
+    Masked { name: String, rule: String },
+}
+
 /// Parses `resource.group` into a pattern, and rejects names that cannot be encrypted.
-fn pattern(name: &str) -> Result<(String, String), String> {
+fn pattern(name: &str) -> Result<(String, String), InvalidPattern> {
     if name.is_empty() {
-        return Err("resource name should not be empty".to_owned());
+        return Err(InvalidPattern::Empty);
     }
     if name.chars().any(|c| c.is_ascii_uppercase()) {
-        return Err("resource name should not contain capital letters".to_owned());
+        return Err(InvalidPattern::Capitals);
     }
     if name == "*" {
-        let why = "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources";
-        return Err(why.to_owned());
+        return Err(InvalidPattern::Star);
     }
     let (resource, group) = name.split_once('.').unwrap_or((name, ""));
     if group == "*" && resource != "*" {
-        return Err("encrypting the same resource across groups is not supported".to_owned());
+        return Err(InvalidPattern::AllGroups);
     }
     if group == "extensions" || group == "events.k8s.io" {
         let instead = if group == "extensions" {
@@ -385,12 +406,13 @@ fn pattern(name: &str) -> Result<(String, String), String> {
         } else {
             "events"
         };
-        return Err(format!(
-            "resources of group {group} are stored elsewhere: name {instead}"
-        ));
+        return Err(InvalidPattern::Moved {
+            group: group.to_owned(),
+            instead,
+        });
     }
     if INTERNAL.contains(&resource) && group.is_empty() {
-        return Err("resources which do not have REST API/s cannot be encrypted".to_owned());
+        return Err(InvalidPattern::Internal);
     }
     Ok((group.to_owned(), resource.to_owned()))
 }
@@ -401,15 +423,18 @@ fn fits(
     (group, resource): &(String, String),
     here: &[(String, String)],
     before: &[Rule],
-) -> Result<(), String> {
+) -> Result<(), InvalidPattern> {
     let takes = |(g, r): &(String, String)| (g == "*" || g == group) && (r == "*" || r == resource);
     let replaced = |(g, r): &(String, String)| (group == "*" || g == group) && (resource == "*" || r == resource);
     if here.iter().any(|p| takes(p) || replaced(p)) {
-        return Err("overlaps with another resource of the same list".to_owned());
+        return Err(InvalidPattern::Overlaps);
     }
     let mut earlier = before.iter().flat_map(|rule| &rule.resources);
     match earlier.find(|p| takes(p)) {
         None => Ok(()),
-        Some((g, r)) => Err(format!("resource \"{name}\" is masked by earlier rule \"{r}.{g}\"")),
+        Some((g, r)) => Err(InvalidPattern::Masked {
+            name: name.to_owned(),
+            rule: format!("{r}.{g}"),
+        }),
     }
 }

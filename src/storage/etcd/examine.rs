@@ -1,7 +1,7 @@
 //! The state of each member of a cluster, for `torana doctor`. Entry point: [`members`].
 
 use super::client::{Access, Members, kv};
-use super::error::Failure;
+use super::error::{ConnectError, Failure};
 use etcd_client::{AlarmAction, AlarmType, Client};
 use std::time::{Duration, Instant};
 
@@ -26,19 +26,24 @@ pub(crate) struct MemberReport {
     pub alarms: Vec<String>,
 }
 
+/// Why a member gives no report.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct Unexamined(Failure);
+
 /// Examines each member: its URL, and its report or why it gives none.
 ///
 /// # Errors
 /// The addresses or credentials cannot be used.
-pub(crate) async fn members(access: &Access) -> Result<Vec<(String, Result<MemberReport, String>)>, String> {
-    let members = Members::new(access).map_err(|e| e.to_string())?;
+pub(crate) async fn members(access: &Access) -> Result<Vec<(String, Result<MemberReport, Unexamined>)>, ConnectError> {
+    let members = Members::new(access)?;
     let mut out = Vec::new();
     for (index, url) in members.urls().enumerate() {
         let report = async { examine(members.member(index).await?).await };
         let report = tokio::time::timeout(WITHIN, report)
             .await
             .unwrap_or(Err(Failure::TimedOut));
-        out.push((url.to_owned(), report.map_err(|e| e.to_string())));
+        out.push((url.to_owned(), report.map_err(Unexamined)));
     }
     Ok(out)
 }

@@ -16,7 +16,7 @@ pub fn decode(body: &[u8], prefixed: bool) -> Result<(Value, Vec<String>), Statu
         Ok((Some(m), duplicates)) => Ok((Value::Object(m), duplicates)),
         Ok((None, _)) => Err(Status::bad_request("Invalid JSON Patch")),
         Err(e) if prefixed => Err(Status::bad_request(format!("error decoding patch: {e}"))),
-        Err(e) => Err(Status::bad_request(e)),
+        Err(e) => Err(Status::bad_request(e.to_string())),
     }
 }
 

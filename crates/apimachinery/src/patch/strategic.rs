@@ -57,7 +57,7 @@ pub struct FieldPatch<S> {
 /// # Errors
 /// 400 with Go's text, which has no prefix for this format.
 pub fn decode(body: &[u8]) -> Result<(Map, Vec<String>), Status> {
-    let (m, duplicates) = decode_object(body).map_err(Status::bad_request)?;
+    let (m, duplicates) = decode_object(body).map_err(|e| Status::bad_request(e.to_string()))?;
     Ok((m.unwrap_or_default(), duplicates))
 }
 

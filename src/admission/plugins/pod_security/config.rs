@@ -71,12 +71,17 @@ fn exempt(
     names
 }
 
+/// The configuration is invalid. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", aggregate(.0))]
+pub(crate) struct InvalidConfig(ErrorList);
+
 impl PodSecurityConfig {
     /// Parses the configuration object. Omitted levels are `privileged`, omitted versions `latest`.
     ///
     /// # Errors
-    /// All errors, with upstream's messages.
-    pub(crate) fn parse(configuration: &Value) -> Result<Self, String> {
+    /// All errors.
+    pub(crate) fn parse(configuration: &Value) -> Result<Self, InvalidConfig> {
         let mut errors = ErrorList::new();
         let defaults = configuration.get("defaults");
         let enforce = mode(defaults, "enforce", &mut errors);
@@ -95,7 +100,7 @@ impl PodSecurityConfig {
             name.is_empty().then(|| FieldError::required(path, ""))
         });
         if !errors.is_empty() {
-            return Err(aggregate(&errors));
+            return Err(InvalidConfig(errors));
         }
         Ok(Self {
             defaults: Policy { enforce, audit, warn },
@@ -129,7 +134,7 @@ mod tests {
         let wrong = PodSecurityConfig::parse(&crate::json!({
             "defaults": {"enforce": "x"}, "exemptions": {"usernames": [""], "namespaces": ["a", "a"]}}));
         assert_eq!(
-            wrong.unwrap_err(),
+            wrong.unwrap_err().to_string(),
             "[defaults.enforce: Invalid value: \"x\": must be one of privileged, baseline, restricted, \
              exemptions.namespaces[1]: Duplicate value: \"a\", exemptions.usernames[0]: Required value]"
         );

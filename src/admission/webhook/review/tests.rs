@@ -77,7 +77,7 @@ fn v1(response: Value) -> Value {
 #[test]
 fn unacceptable_answers_have_upstreams_texts() {
     let invalid = |mutating, review: Value| match read(Version::V1, mutating, &review) {
-        Err(Unacceptable::Invalid(why)) => why,
+        Err(Unacceptable::Invalid(e)) => e.to_string(),
         other => format!("{other:?}"),
     };
     assert_eq!(
@@ -125,7 +125,7 @@ fn unacceptable_answers_have_upstreams_texts() {
         assert_eq!(invalid(mutating, v1(response)), why);
     }
     let undecodable = |review: Value| match read(Version::V1, true, &review) {
-        Err(Unacceptable::Undecodable(why)) => why,
+        Err(Unacceptable::Undecodable(e)) => e.to_string(),
         other => format!("{other:?}"),
     };
     assert_eq!(
@@ -200,7 +200,7 @@ fn patches_are_read_in_every_form_that_gos_decoder_accepts() {
         assert_eq!(answer.patch, b"[]", "{form:?}");
     }
     let refused = |patch: Value| match read(Version::V1, true, &patched(patch)) {
-        Err(Unacceptable::Undecodable(why)) => why,
+        Err(Unacceptable::Undecodable(e)) => e.to_string(),
         other => panic!("{other:?}"),
     };
     let field = "into Go struct field AdmissionResponse.response.patch of type uint8";

@@ -4,7 +4,7 @@ use super::{Error, Mapping, Prefixed, Reader, Rule};
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::validation::domain_prefixed_path;
 use crate::apimachinery::value::Value;
-use crate::authn::oidc::expressions::{Expression, Returns};
+use crate::authn::oidc::expressions::{CompileError, Expression, Returns};
 
 const BOTH: &str = "claim and expression can't both be set";
 const NEITHER: &str = "claim or expression is required";
@@ -33,9 +33,9 @@ fn verifies_email(expression: &Expression) -> bool {
 
 impl Reader<'_> {
     /// Adds the error, if it is one.
-    fn compiled(&mut self, result: Result<Expression, String>, text: &str, at: &FieldPath) -> Option<Expression> {
+    fn compiled(&mut self, result: Result<Expression, CompileError>, text: &str, at: &FieldPath) -> Option<Expression> {
         result
-            .map_err(|why| self.errors.push(FieldError::invalid(at, text, why)))
+            .map_err(|e| self.errors.push(FieldError::invalid(at, text, e.to_string())))
             .ok()
     }
 

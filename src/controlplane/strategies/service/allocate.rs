@@ -16,7 +16,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::parse_ip;
 use crate::apimachinery::value::Value;
-use crate::controlplane::allocators::{IpError, IpFamily};
+use crate::controlplane::allocators::{IpError, IpFamily, PortError};
 use crate::controlplane::fields::{Seen, strings};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -378,19 +378,12 @@ impl<'a> PendingAllocation<'a> {
         self.allocators.reassign(ip, &self.owner);
     }
 
-    fn take_port(&mut self, port: i64) -> Result<(), String> {
-        if self.ports.contains(&port) {
-            return Err("provided port is already allocated".to_owned());
+    fn take_port(&mut self, port: i64) -> std::result::Result<(), PortError> {
+        if self.ports.contains(&port) || self.dry_run && self.allocators.ports.is_allocated(port) {
+            return Err(PortError::Taken);
         }
-        if self.dry_run {
-            if self.allocators.ports.is_allocated(port) {
-                return Err("provided port is already allocated".to_owned());
-            }
-        } else {
-            self.allocators
-                .ports
-                .allocate(port, &self.owner)
-                .map_err(|e| e.to_string())?;
+        if !self.dry_run {
+            self.allocators.ports.allocate(port, &self.owner)?;
         }
         self.ports.insert(port);
         Ok(())
@@ -412,9 +405,9 @@ impl<'a> PendingAllocation<'a> {
         Ok(port)
     }
 
-    fn node_port_refused(service: &Value, i: usize, port: i64, why: String) -> Status {
+    fn node_port_refused(service: &Value, i: usize, port: i64, why: &PortError) -> Status {
         let at = FieldPath::new("spec").child("ports").index(i).child("nodePort");
-        invalid(service, &[FieldError::invalid(&at, port, why)])
+        invalid(service, &[FieldError::invalid(&at, port, why.to_string())])
     }
 
     /// Allocates node ports of a new Service. Entries with the same `port` number (say TCP and UDP) share a node port.
@@ -438,12 +431,12 @@ impl<'a> PendingAllocation<'a> {
                 Some(np) if asked == 0 || asked == np => given[i] = np,
                 Some(_) => self
                     .take_port(asked)
-                    .map_err(|why| Self::node_port_refused(service, i, asked, why))?,
+                    .map_err(|why| Self::node_port_refused(service, i, asked, &why))?,
                 None => {
                     let np = match wanted.get(&number(port)) {
                         Some(&np) => {
                             self.take_port(np)
-                                .map_err(|why| Self::node_port_refused(service, i, np, why))?;
+                                .map_err(|why| Self::node_port_refused(service, i, np, &why))?;
                             np
                         }
                         None => self.take_any_port()?,
@@ -468,7 +461,7 @@ impl<'a> PendingAllocation<'a> {
                 n if had.binary_search(&n).is_ok() || self.ports.contains(&n) => {}
                 n => self
                     .take_port(n)
-                    .map_err(|why| Self::node_port_refused(new, i, n, why))?,
+                    .map_err(|why| Self::node_port_refused(new, i, n, &why))?,
             }
         }
         let ports = new.at(&["spec", "ports"]).items().iter();

@@ -6,7 +6,7 @@ use crate::proxy::backend::Backend;
 use crate::proxy::dial::DIAL_TIMEOUT;
 use crate::proxy::policy::ProxyPolicy;
 use crate::proxy::resolver::Resolver;
-use crate::proxy::tls::{ClientTls, TlsBuilder, TlsInputs};
+use crate::proxy::tls::{self, ClientTls, TlsBuilder, TlsInputs};
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
@@ -74,8 +74,8 @@ impl BackendConnector {
     /// Builds the TLS configurations.
     ///
     /// # Errors
-    /// Upstream's message for an unusable certificate authority.
-    pub(in crate::controlplane) fn new(config: KubeletConfig) -> Result<Self, String> {
+    /// If the certificate authority cannot be used.
+    pub(in crate::controlplane) fn new(config: KubeletConfig) -> Result<Self, tls::Error> {
         let builder = TlsBuilder::new(config.provider);
         let authority = config.certificate_authority.as_ref().map(|ca| ca.current());
         let client = config.client.as_ref().map(|pair| pair.current());
@@ -155,7 +155,7 @@ fn tls(
     insecure: bool,
     authority: Option<&Arc<CaPool>>,
     client: Option<&Arc<KeyPairData>>,
-) -> Result<ClientTls, String> {
+) -> Result<ClientTls, tls::Error> {
     builder.build(&TlsInputs {
         insecure,
         ca_bundle: authority.map(|ca| ca.pem.clone()).unwrap_or_default(),
@@ -169,7 +169,7 @@ impl Kubelets {
         builder: &TlsBuilder,
         authority: Option<Arc<CaPool>>,
         client: Option<Arc<KeyPairData>>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, tls::Error> {
         Ok(Self {
             verified: tls(builder, authority.is_none(), authority.as_ref(), client.as_ref())?,
             unverified: tls(builder, true, None, client.as_ref())?,

@@ -56,24 +56,36 @@ pub(super) fn of(version: Version, said: &[u8]) -> Value {
     };
     match status.str_at(&["status"]) {
         "Success" => success(),
-        "Failure" if status.str_at(&["reason"]) == "NonZeroExitCode" => exit_code(&status).unwrap_or_else(failed),
+        "Failure" if status.str_at(&["reason"]) == "NonZeroExitCode" => {
+            exit_code(&status).unwrap_or_else(|e| failed(e.to_string()))
+        }
         "Failure" => failed(status.str_at(&["message"]).to_owned()),
         _ => failed("error stream protocol error: unknown error".to_owned()),
     }
 }
 
-fn exit_code(status: &Value) -> Result<Value, String> {
-    const FAULT: &str = "error stream protocol error";
+/// Why a status that reports an exit code has none. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+enum NoExitCode {
+    #[error("error stream protocol error: details must be set")]
+    NoDetails,
+    #[error("error stream protocol error: no ExitCode cause given")]
+    NoCause,
+    #[error("error stream protocol error: invalid exit code value {0:?}")]
+    Invalid(String),
+}
+
+fn exit_code(status: &Value) -> Result<Value, NoExitCode> {
     if status.get("details").is_null() {
-        return Err(format!("{FAULT}: details must be set"));
+        return Err(NoExitCode::NoDetails);
     }
     let causes = status.at(&["details", "causes"]).items();
     let Some(cause) = causes.iter().find(|cause| cause.str_at(&["reason"]) == "ExitCode") else {
-        return Err(format!("{FAULT}: no ExitCode cause given"));
+        return Err(NoExitCode::NoCause);
     };
     let text = cause.str_at(&["message"]);
     let Ok(code) = text.parse::<u8>() else {
-        return Err(format!("{FAULT}: invalid exit code value {text:?}"));
+        return Err(NoExitCode::Invalid(text.to_owned()));
     };
     Ok(crate::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",

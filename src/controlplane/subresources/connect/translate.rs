@@ -116,7 +116,7 @@ async fn run(socket: WebSocket, streams: Streams, to: Destination, tasks: TaskGr
             Err(Ended::Client) => return,
             Err(Ended::Kubelet(why)) => Status::internal(why).to_value(),
         },
-        Err(why) => Status::internal(why).to_value(),
+        Err(e) => Status::internal(e.to_string()).to_value(),
     };
     if sender.send(message(ERROR, &outcome::encoded(&status))).await.is_ok() {
         sender.close().await;
@@ -127,11 +127,22 @@ fn message(channel: u8, bytes: &[u8]) -> Message {
     Message::Binary([&[channel], bytes].concat().into())
 }
 
+/// Why there is no connection to the kubelet. Upstream's texts.
+#[derive(Debug, thiserror::Error)]
+enum ConnectError {
+    /// The request was not answered.
+    #[error("error sending request: Post {url:?}: {why}")]
+    Unsent { url: String, why: String },
+    /// The kubelet refuses: its text.
+    #[error("unable to upgrade connection: {0}")]
+    Refused(String),
+}
+
 /// Requests the upgrade from the kubelet.
 async fn connect(
     to: &Destination,
     tasks: &TaskGroup,
-) -> Result<(impl AsyncRead + AsyncWrite + use<>, Version), String> {
+) -> Result<(impl AsyncRead + AsyncWrite + use<>, Version), ConnectError> {
     let mut request = http::Request::post(to.target.clone())
         .header(header::CONNECTION, "Upgrade")
         .header(header::UPGRADE, "SPDY/3.1")
@@ -140,21 +151,18 @@ async fn connect(
     for version in Version::OFFERED {
         request = request.header(outcome::PROTOCOL, version);
     }
-    let unsent = |why: &str| {
-        let url = format!("https://{}{}", to.kubelet.authority, to.target);
-        format!("error sending request: Post {url:?}: {why}")
+    let unsent = |why: String| ConnectError::Unsent {
+        url: format!("https://{}{}", to.kubelet.authority, to.target),
+        why,
     };
-    let request = request.body(Body::empty()).map_err(|e| unsent(&e.to_string()))?;
+    let request = request.body(Body::empty()).map_err(|e| unsent(e.to_string()))?;
     match backend::switch(&to.kubelet, request, tasks).await {
         Ok(Upgraded::Switched(headers, io)) => Ok((io, Version::chosen(&headers))),
         Ok(Upgraded::Refused(response)) => {
             let text = Body::stream(response.into_body()).collect(outcome::MAX_REFUSAL).await;
-            Err(format!(
-                "unable to upgrade connection: {}",
-                outcome::refusal(&text.unwrap_or_default())
-            ))
+            Err(ConnectError::Refused(outcome::refusal(&text.unwrap_or_default())))
         }
-        Err(why) => Err(unsent(&why.to_string())),
+        Err(e) => Err(unsent(e.to_string())),
     }
 }
 

@@ -1,6 +1,35 @@
 //! Checks cron expressions, with the error texts of upstream's parser (`github.com/robfig/cron/v3`).
 //! Entry point: [`check`]. Nothing is evaluated; the CronJob controller does that.
 
+/// Why a schedule is invalid.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidSchedule {
+    #[error("provided bad location {0}: unknown time zone {0}")]
+    Zone(String),
+    #[error("expected exactly 5 fields, found {count}: [{fields}]")]
+    Fields { count: usize, fields: String },
+    #[error("unrecognized descriptor: {0}")]
+    Descriptor(String),
+    #[error("failed to parse duration {descriptor}: time: invalid duration {duration:?}")]
+    Duration { descriptor: String, duration: String },
+    #[error("negative number ({number}) not allowed: {text}")]
+    Negative { number: i64, text: String },
+    #[error("failed to parse int from {0}: strconv.Atoi: parsing {0:?}: invalid syntax")]
+    NotNumber(String),
+    #[error("too many hyphens: {0}")]
+    Hyphens(String),
+    #[error("too many slashes: {0}")]
+    Slashes(String),
+    #[error("beginning of range ({start}) below minimum ({least}): {text}")]
+    BelowMinimum { start: u64, least: u64, text: String },
+    #[error("end of range ({end}) above maximum ({most}): {text}")]
+    AboveMaximum { end: u64, most: u64, text: String },
+    #[error("beginning of range ({start}) beyond end of range ({end}): {text}")]
+    Backwards { start: u64, end: u64, text: String },
+    #[error("step of range should be a positive number: {0}")]
+    NoStep(String),
+}
+
 /// Bounds of a field, and the names of its values, the first standing for `least`.
 struct Field {
     least: u64,
@@ -42,13 +71,13 @@ const FIELDS: [Field; 5] = [
 ];
 
 /// Checks a schedule: five fields or an `@` descriptor, after an optional time zone.
-pub(super) fn check(text: &str) -> Result<(), String> {
+pub(super) fn check(text: &str) -> Result<(), InvalidSchedule> {
     let mut text = text;
     if text.starts_with("TZ=") || text.starts_with("CRON_TZ=") {
         let (zone, rest) = text.split_once(' ').unwrap_or((text, ""));
         let zone = zone.split_once('=').map_or("", |(_, z)| z);
         if zone != "Local" && !zone.is_empty() && !super::ZONES.lines().any(|z| z == zone) {
-            return Err(format!("provided bad location {zone}: unknown time zone {zone}"));
+            return Err(InvalidSchedule::Zone(zone.to_owned()));
         }
         text = rest.trim();
     }
@@ -57,8 +86,10 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     }
     let fields: Vec<&str> = text.split_whitespace().collect();
     if fields.len() != FIELDS.len() {
-        let n = fields.len();
-        return Err(format!("expected exactly 5 fields, found {n}: [{}]", fields.join(" ")));
+        return Err(InvalidSchedule::Fields {
+            count: fields.len(),
+            fields: fields.join(" "),
+        });
     }
     for (text, field) in fields.iter().zip(&FIELDS) {
         for part in text.split(',').filter(|p| !p.is_empty()) {
@@ -68,13 +99,16 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn descriptor(text: &str) -> Result<(), String> {
+fn descriptor(text: &str) -> Result<(), InvalidSchedule> {
     match text {
         "@yearly" | "@annually" | "@monthly" | "@weekly" | "@daily" | "@midnight" | "@hourly" => Ok(()),
         _ => match text.strip_prefix("@every ") {
             Some(d) if is_duration(d) => Ok(()),
-            Some(d) => Err(format!("failed to parse duration {text}: time: invalid duration {d:?}")),
-            None => Err(format!("unrecognized descriptor: {text}")),
+            Some(d) => Err(InvalidSchedule::Duration {
+                descriptor: text.to_owned(),
+                duration: d.to_owned(),
+            }),
+            None => Err(InvalidSchedule::Descriptor(text.to_owned())),
         },
     }
 }
@@ -104,7 +138,7 @@ fn is_duration(text: &str) -> bool {
     !text.is_empty()
 }
 
-fn number(text: &str, field: &Field) -> Result<u64, String> {
+fn number(text: &str, field: &Field) -> Result<u64, InvalidSchedule> {
     let lower = text.to_ascii_lowercase();
     if let Some(i) = field.names.iter().position(|n| *n == lower) {
         return Ok(i as u64 + field.least);
@@ -112,18 +146,19 @@ fn number(text: &str, field: &Field) -> Result<u64, String> {
     plain(text)
 }
 
-fn plain(text: &str) -> Result<u64, String> {
+fn plain(text: &str) -> Result<u64, InvalidSchedule> {
     match text.parse::<i64>() {
-        Ok(n) if n < 0 => Err(format!("negative number ({n}) not allowed: {text}")),
+        Ok(number) if number < 0 => Err(InvalidSchedule::Negative {
+            number,
+            text: text.to_owned(),
+        }),
         Ok(n) => Ok(n.unsigned_abs()),
-        Err(_) => Err(format!(
-            "failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax"
-        )),
+        Err(_) => Err(InvalidSchedule::NotNumber(text.to_owned())),
     }
 }
 
 /// Checks `*`, `5` or `1-5`, each with an optional step after a slash.
-fn range(text: &str, field: &Field) -> Result<(), String> {
+fn range(text: &str, field: &Field) -> Result<(), InvalidSchedule> {
     let parts: Vec<&str> = text.split('/').collect();
     let ends: Vec<&str> = parts[0].split('-').collect();
     let single = ends.len() == 1;
@@ -134,7 +169,7 @@ fn range(text: &str, field: &Field) -> Result<(), String> {
             (n, n)
         }
         [low, high] => (number(low, field)?, number(high, field)?),
-        _ => return Err(format!("too many hyphens: {text}")),
+        _ => return Err(InvalidSchedule::Hyphens(text.to_owned())),
     };
     let step = match parts.as_slice() {
         [_] => 1,
@@ -145,19 +180,30 @@ fn range(text: &str, field: &Field) -> Result<(), String> {
             }
             plain(step)?
         }
-        _ => return Err(format!("too many slashes: {text}")),
+        _ => return Err(InvalidSchedule::Slashes(text.to_owned())),
     };
     let (least, most) = (field.least, field.most);
+    let text = || text.to_owned();
     if start < least {
-        Err(format!("beginning of range ({start}) below minimum ({least}): {text}"))
+        Err(InvalidSchedule::BelowMinimum {
+            start,
+            least,
+            text: text(),
+        })
     } else if end > most {
-        Err(format!("end of range ({end}) above maximum ({most}): {text}"))
+        Err(InvalidSchedule::AboveMaximum {
+            end,
+            most,
+            text: text(),
+        })
     } else if start > end {
-        Err(format!(
-            "beginning of range ({start}) beyond end of range ({end}): {text}"
-        ))
+        Err(InvalidSchedule::Backwards {
+            start,
+            end,
+            text: text(),
+        })
     } else if step == 0 {
-        Err(format!("step of range should be a positive number: {text}"))
+        Err(InvalidSchedule::NoStep(text()))
     } else {
         Ok(())
     }
@@ -190,7 +236,7 @@ mod tests {
                 "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax",
             ),
         ] {
-            assert_eq!(check(bad), Err(why.to_owned()));
+            assert_eq!(check(bad).unwrap_err().to_string(), why);
         }
     }
 }

@@ -155,8 +155,8 @@ fn success_rule(out: &mut ErrorList, completions: i64, rule: &Value, at: &FieldP
             out.push(FieldError::too_long(&at, 64 * 1024));
         }
         // Malformed indexes count as none, so that the count below is still checked, as upstream.
-        listed = Some(parse_indexes(text, completions).unwrap_or_else(|why| {
-            let why = format!("error parsing succeededIndexes: {why}");
+        listed = Some(parse_indexes(text, completions).unwrap_or_else(|e| {
+            let why = format!("error parsing succeededIndexes: {e}");
             out.push(FieldError::invalid(&at, text, why));
             0
         }));
@@ -178,8 +178,23 @@ fn success_rule(out: &mut ErrorList, completions: i64, rule: &Value, at: &FieldP
     }
 }
 
-/// Counts the indexes in a list such as `1,3-5`. Errors are upstream's texts.
-pub(super) fn parse_indexes(text: &str, completions: i64) -> Result<i64, String> {
+/// Why a list of indexes is invalid. Upstream's texts.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidIndexes {
+    #[error(
+        "the fragment {0:?} violates the requirement that an index interval can have at most two parts separated by '-'"
+    )]
+    Interval(String),
+    #[error("cannot convert string to integer for index: {0:?}")]
+    NotNumber(String),
+    #[error("too large index: {0:?}")]
+    TooLarge(String),
+    #[error("non-increasing order, previous: {previous}, current: {current}")]
+    Order { previous: i64, current: i64 },
+}
+
+/// Counts the indexes in a list such as `1,3-5`.
+pub(super) fn parse_indexes(text: &str, completions: i64) -> Result<i64, InvalidIndexes> {
     if text.is_empty() {
         return Ok(0);
     }
@@ -188,19 +203,17 @@ pub(super) fn parse_indexes(text: &str, completions: i64) -> Result<i64, String>
         let mut ends = Vec::new();
         let pieces: Vec<&str> = part.split('-').collect();
         if pieces.len() > 2 {
-            return Err(format!(
-                "the fragment {part:?} violates the requirement that an index interval can have at most two parts separated by '-'"
-            ));
+            return Err(InvalidIndexes::Interval(part.to_owned()));
         }
         for piece in &pieces {
             let n: i64 = piece
                 .parse()
-                .map_err(|_| format!("cannot convert string to integer for index: {piece:?}"))?;
+                .map_err(|_| InvalidIndexes::NotNumber((*piece).to_owned()))?;
             if n >= completions {
-                return Err(format!("too large index: {piece:?}"));
+                return Err(InvalidIndexes::TooLarge((*piece).to_owned()));
             }
-            if let Some(before) = last.filter(|l| *l >= n) {
-                return Err(format!("non-increasing order, previous: {before}, current: {n}"));
+            if let Some(previous) = last.filter(|l| *l >= n) {
+                return Err(InvalidIndexes::Order { previous, current: n });
             }
             last = Some(n);
             ends.push(n);
@@ -226,7 +239,7 @@ mod tests {
             ("9", "too large index: \"9\""),
             ("3,2", "non-increasing order, previous: 3, current: 2"),
         ] {
-            assert_eq!(parse_indexes(text, 9), Err(why.to_owned()));
+            assert_eq!(parse_indexes(text, 9).unwrap_err().to_string(), why);
         }
     }
 }

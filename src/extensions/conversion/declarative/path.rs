@@ -14,17 +14,25 @@ pub(super) struct Items(pub Vec<Keys>);
 /// Keys that the rules of a version do not reach.
 const RESERVED: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
+/// Why a path is invalid.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InvalidPath {
+    #[error("{0:?} is no path: it must have the form .a.b or .a[*].b")]
+    Form(String),
+    #[error("{0:?} is no path: apiVersion, kind and metadata are the same in all versions")]
+    Reserved(String),
+}
+
 /// Parses a path into the way to its items, which is empty without `[*]`, and the keys below.
-pub(super) fn parse(text: &str) -> Result<(Items, Keys), String> {
-    let wrong = |why: &str| Err(format!("{text:?} is no path: {why}"));
+pub(super) fn parse(text: &str) -> Result<(Items, Keys), InvalidPath> {
     let mut parts = text.split("[*]").map(Keys::parse).collect::<Option<Vec<_>>>();
     let Some(last) = parts.as_mut().and_then(Vec::pop) else {
-        return wrong("it must have the form .a.b or .a[*].b");
+        return Err(InvalidPath::Form(text.to_owned()));
     };
     let items = Items(parts.unwrap_or_default());
     let first = items.0.first().unwrap_or(&last);
     if RESERVED.iter().any(|key| first.0[0] == *key) {
-        return wrong("apiVersion, kind and metadata are the same in all versions");
+        return Err(InvalidPath::Reserved(text.to_owned()));
     }
     Ok((items, last))
 }

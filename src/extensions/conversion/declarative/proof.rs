@@ -10,6 +10,7 @@ use super::path::{Items, Keys};
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::interrupt::checkpoint;
 use std::collections::HashSet;
+use std::fmt;
 
 /// Most reasons that are reported for a pair.
 const REASONS: usize = 10;
@@ -28,8 +29,18 @@ const SHAPE: [&str; 7] = [
     "enum",
 ];
 
+/// A reason why objects may change on a round trip, for the author of the rules.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Reason(String);
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Why objects may change on a round trip; empty if they do not.
-pub(super) fn of(pair: &Pair, from: &Value, to: &Value) -> Vec<String> {
+pub(super) fn of(pair: &Pair, from: &Value, to: &Value) -> Vec<Reason> {
     let names = [&*pair.sides[0].version, &*pair.sides[1].version];
     let mut reasons = Vec::new();
     let mut shapes = [shape(from), shape(to)];
@@ -54,9 +65,9 @@ pub(super) fn of(pair: &Pair, from: &Value, to: &Value) -> Vec<String> {
             && let Some(i) = shapes.iter().position(|s| node(s, &around).is_none())
         {
             let (path, version) = (&only.path, names[i]);
-            reasons.push(format!(
+            reasons.push(Reason(format!(
                 "{path}: {around} does not exist in {version}: make the rule for that"
-            ));
+            )));
         }
     }
     let [mut moved, to] = shapes;
@@ -66,7 +77,7 @@ pub(super) fn of(pair: &Pair, from: &Value, to: &Value) -> Vec<String> {
                 let prefix = renames.items.to_string();
                 shift(item, &Value::Null, &renames.moves, names[0], &prefix, &mut reasons);
             }
-            None => reasons.push(format!("{} does not exist in {}", renames.items, names[0])),
+            None => reasons.push(Reason(format!("{} does not exist in {}", renames.items, names[0]))),
         }
     }
     shift(&mut moved, &to, &pair.moves, names[0], "", &mut reasons);
@@ -102,18 +113,23 @@ fn shape(schema: &Value) -> Value {
 }
 
 /// Rules whose paths overlap would disturb each other.
-fn distinct(pair: &Pair, reasons: &mut Vec<String>) {
+fn distinct(pair: &Pair, reasons: &mut Vec<Reason>) {
     for (i, side) in pair.sides.iter().enumerate() {
         let moved = pair.moves.iter().map(|m| &m.paths[i]);
         let all: Vec<&Keys> = moved.chain(side.only.iter().map(|o| &o.path)).collect();
         let ends: HashSet<&[Str]> = all.iter().map(|keys| &*keys.0).collect();
         if ends.len() < all.len() {
-            reasons.push(format!("two rules are about the same field of {}", side.version));
+            reasons.push(Reason(format!(
+                "two rules are about the same field of {}",
+                side.version
+            )));
         }
         for keys in all {
             let mut around = std::iter::successors(keys.parent(), Keys::parent);
             if let Some(outer) = around.find(|outer| ends.contains(&*outer.0)) {
-                reasons.push(format!("{keys} lies within {outer}, which another rule is about"));
+                reasons.push(Reason(format!(
+                    "{keys} lies within {outer}, which another rule is about"
+                )));
             }
         }
     }
@@ -121,7 +137,10 @@ fn distinct(pair: &Pair, reasons: &mut Vec<String>) {
         for i in 0..2 {
             let names: HashSet<_> = renames.moves.iter().map(|m| &m.paths[i].0).collect();
             if names.len() < renames.moves.len() {
-                reasons.push(format!("two rules are about the same field of {}", renames.items));
+                reasons.push(Reason(format!(
+                    "two rules are about the same field of {}",
+                    renames.items
+                )));
             }
         }
     }
@@ -152,43 +171,47 @@ fn items_of<'s>(root: &'s mut Value, way: &Items) -> Option<&'s mut Value> {
 }
 
 /// Removes the schema of a field, and the objects around it that become empty by that.
-fn take(root: &mut Value, keys: &Keys, version: &str) -> Result<Value, String> {
+fn take(root: &mut Value, keys: &Keys, version: &str) -> Result<Value, Reason> {
     let mut around = std::iter::successors(keys.parent(), Keys::parent);
     let open = |schema: &Value| {
         schema.get("x-kubernetes-preserve-unknown-fields").as_bool() == Some(true)
             || !schema.get("additionalProperties").is_null()
     };
     if open(root) || around.any(|outer| node(root, &outer).is_some_and(open)) {
-        return Err(format!("{keys}: an object around it takes unknown fields in {version}"));
+        return Err(Reason(format!(
+            "{keys}: an object around it takes unknown fields in {version}"
+        )));
     }
     root.unset(&place(keys))
-        .ok_or_else(|| format!("{keys} does not exist in {version}"))
+        .ok_or_else(|| Reason(format!("{keys} does not exist in {version}")))
 }
 
 /// Compares the rule for a field of one version with its schema.
-fn alone(only: &Only, field: &Value, version: &str) -> Result<(), String> {
+fn alone(only: &Only, field: &Value, version: &str) -> Result<(), Reason> {
     let path = &only.path;
     let default = field.as_object().and_then(|m| m.get("default"));
     if default != only.default.as_ref() {
-        return Err(match &only.default {
+        return Err(Reason(match &only.default {
             None => format!("{path}: the rule lacks the default that {version} has"),
             Some(_) => format!("{path}: the schema of {version} must have the same default"),
-        });
+        }));
     }
     if only.constant && field.get("enum").items() != only.default.as_slice() {
-        return Err(format!("{path}: the enum of {version} must have this value only"));
+        return Err(Reason(format!(
+            "{path}: the enum of {version} must have this value only"
+        )));
     }
     Ok(())
 }
 
 /// Applies moves to the schema of the first version, `version`. Objects that lose all their fields go, unless the schema
 /// of the second one, `other`, has them.
-fn shift(root: &mut Value, other: &Value, moves: &[Move], version: &str, prefix: &str, reasons: &mut Vec<String>) {
+fn shift(root: &mut Value, other: &Value, moves: &[Move], version: &str, prefix: &str, reasons: &mut Vec<Reason>) {
     let mut taken = Vec::with_capacity(moves.len());
     for m in moves {
         match take(root, &m.paths[0], version) {
             Ok(field) => taken.push((m, field)),
-            Err(why) => reasons.push(format!("{prefix}{why}")),
+            Err(why) => reasons.push(Reason(format!("{prefix}{why}"))),
         }
     }
     for (m, _) in &taken {
@@ -200,10 +223,10 @@ fn shift(root: &mut Value, other: &Value, moves: &[Move], version: &str, prefix:
     for (m, mut field) in taken {
         let to = &m.paths[1];
         if let Err(why) = rename_values(m, &mut field) {
-            reasons.push(format!("{prefix}{}: {why}", m.paths[0]));
+            reasons.push(Reason(format!("{prefix}{}: {why}", m.paths[0])));
         }
         if node(root, to).is_some() {
-            reasons.push(format!("{prefix}{to} exists in {version} too"));
+            reasons.push(Reason(format!("{prefix}{to} exists in {version} too")));
             continue;
         }
         for outer in std::iter::successors(to.parent(), Keys::parent) {
@@ -232,7 +255,7 @@ fn drop_if_empty(root: &mut Value, keys: &Keys) {
 }
 
 /// Renames the values in a field's schema.
-fn rename_values(m: &Move, field: &mut Value) -> Result<(), String> {
+fn rename_values(m: &Move, field: &mut Value) -> Result<(), Reason> {
     if m.values.is_empty() {
         return Ok(());
     }
@@ -244,10 +267,10 @@ fn rename_values(m: &Move, field: &mut Value) -> Result<(), String> {
         .iter()
         .find(|(a, _)| !allowed.contains(&Value::String(a.clone())));
     if let Some((a, _)) = missing {
-        return Err(format!("{a:?} is not in its enum"));
+        return Err(Reason(format!("{a:?} is not in its enum")));
     }
     if back != allowed {
-        return Err("two values would have the same name".to_owned());
+        return Err(Reason("two values would have the same name".to_owned()));
     }
     field.set(&["enum"], renamed);
     field.set(&[RENAMED], true);
@@ -258,7 +281,7 @@ fn rename_values(m: &Move, field: &mut Value) -> Result<(), String> {
 }
 
 /// Reports where the schemas differ after the rules.
-fn differences(moved: &Value, to: &Value, path: &str, names: [&str; 2], reasons: &mut Vec<String>) {
+fn differences(moved: &Value, to: &Value, path: &str, names: [&str; 2], reasons: &mut Vec<Reason>) {
     checkpoint();
     if reasons.len() >= REASONS {
         return;
@@ -266,17 +289,20 @@ fn differences(moved: &Value, to: &Value, path: &str, names: [&str; 2], reasons:
     let shown = if path.is_empty() { "the root" } else { path };
     for key in SHAPE.iter().filter(|key| **key != "enum") {
         if moved.get(key) != to.get(key) {
-            reasons.push(format!("{shown}: {key} differs between {} and {}", names[0], names[1]));
+            reasons.push(Reason(format!(
+                "{shown}: {key} differs between {} and {}",
+                names[0], names[1]
+            )));
         }
     }
     // A value that only the second version knows could be taken for one that was renamed.
     if !moved.get(RENAMED).is_null() {
         let values = |schema: &Value| schema.get("enum").items().iter().cloned().collect::<HashSet<_>>();
         if values(moved) != values(to) {
-            reasons.push(format!(
+            reasons.push(Reason(format!(
                 "{shown}: its enum in {} must have the values that the rule gives",
                 names[1]
-            ));
+            )));
         }
     }
     for (part, suffix) in [("items", "[*]"), ("additionalProperties", "[*]")] {
@@ -291,7 +317,10 @@ fn differences(moved: &Value, to: &Value, path: &str, names: [&str; 2], reasons:
                 );
             }
             (a, b) if a == b => {}
-            _ => reasons.push(format!("{shown}: {part} differs between {} and {}", names[0], names[1])),
+            _ => reasons.push(Reason(format!(
+                "{shown}: {part} differs between {} and {}",
+                names[0], names[1]
+            ))),
         }
     }
     let fields = |schema: &'_ Value| -> Vec<Str> {
@@ -303,15 +332,18 @@ fn differences(moved: &Value, to: &Value, path: &str, names: [&str; 2], reasons:
         let inner = format!("{path}.{key}");
         match theirs.as_object().and_then(|m| m.get(&key)) {
             Some(other) => differences(ours.get(&key), other, &inner, names, reasons),
-            None => reasons.push(format!("{inner} has no counterpart in {}: it needs a rule", names[1])),
+            None => reasons.push(Reason(format!(
+                "{inner} has no counterpart in {}: it needs a rule",
+                names[1]
+            ))),
         }
     }
     for key in fields(to) {
         if ours.as_object().is_none_or(|m| !m.contains_key(&key)) {
-            reasons.push(format!(
+            reasons.push(Reason(format!(
                 "{path}.{key} of {} has no counterpart in {}: it needs a rule",
                 names[1], names[0]
-            ));
+            )));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Serves the scale subresource through the store of the custom resource.
 
-use super::ScalePaths;
+use super::{ScalePaths, WrongType};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
@@ -14,8 +14,13 @@ use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
 
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
-/// Stands for a number that the object does not have, so that a patch which leaves it alone can be told.
+/// The replicas of an object without that field, while a patch is applied: if they are unchanged, the patch did not set them.
 const UNSET: i64 = i32::MIN as i64;
+
+/// The answer to a request for a Scale that the object cannot have.
+fn raw_error(e: WrongType) -> Status {
+    Status::raw_error(e.to_string())
+}
 
 pub(super) struct ScaleHandler {
     paths: ScalePaths,
@@ -45,7 +50,7 @@ impl ScaleHandler {
 
     /// The Scale of an object as patches see it: with managed fields.
     fn patchable(&self, object: &Value) -> Result<Value> {
-        let (mut scale, found) = self.paths.scale(object).map_err(Status::raw_error)?;
+        let (mut scale, found) = self.paths.scale(object).map_err(raw_error)?;
         if !found {
             scale.set(&REPLICAS, UNSET);
         }
@@ -74,7 +79,7 @@ impl ScaleHandler {
             )));
         }
         let mut new = live.clone();
-        self.paths.wanted.set(&mut new, replicas).map_err(Status::raw_error)?;
+        self.paths.wanted.set(&mut new, replicas).map_err(raw_error)?;
         // Without a resourceVersion there is no precondition: the live one stays.
         if !scale.resource_version().is_empty() {
             new.set_meta("resourceVersion", scale.resource_version());
@@ -88,7 +93,7 @@ impl ScaleHandler {
 impl SubresourceHandler for ScaleHandler {
     async fn get(&self, cx: &Context, name: &str) -> Result<Value> {
         let object = self.parent()?.get_value(&cx.namespace, name).await?;
-        match self.paths.scale(&object).map_err(Status::raw_error)? {
+        match self.paths.scale(&object).map_err(raw_error)? {
             (scale, true) => Ok(scale),
             (_, false) => {
                 let path = &self.paths.wanted.text;
@@ -148,7 +153,7 @@ impl SubresourceHandler for ScaleHandler {
         let (scale, _) = self
             .paths
             .scale(&updated.object.to_value())
-            .map_err(Status::bad_request)?;
+            .map_err(|e| Status::bad_request(e.to_string()))?;
         Ok(scale)
     }
 }

@@ -14,7 +14,7 @@ impl ScaleStrategy {
         // As upstream, the field is the path with its leading dot.
         let at = FieldPath::new(&path.text);
         let (shown, why) = match path.integer(object) {
-            Err(why) => (0, why),
+            Err(e) => (0, e.to_string()),
             Ok(Some(n)) if n < 0 => (n, "should be a non-negative integer".to_owned()),
             Ok(Some(n)) if n > i64::from(i32::MAX) => (n, format!("should be less than or equal to {}", i32::MAX)),
             Ok(_) => return,
@@ -25,9 +25,9 @@ impl ScaleStrategy {
     fn status(&self, object: &Value, errors: &mut ErrorList) {
         Self::replicas(&self.0.observed, object, errors);
         if let Some(path) = &self.0.selector
-            && let Err(why) = path.string(object)
+            && let Err(e) = path.string(object)
         {
-            errors.push(FieldError::invalid(&FieldPath::new(&path.text), "", why));
+            errors.push(FieldError::invalid(&FieldPath::new(&path.text), "", e.to_string()));
         }
     }
 }

@@ -42,14 +42,18 @@ pub(super) fn conversion(out: &mut ErrorList, conversion: &Value, options: &Opti
             && let Err(why) = ca_bundle(client)
         {
             let at = client_at.child("caBundle");
-            out.push(FieldError::invalid(&at, client.get("caBundle").clone(), why));
+            out.push(FieldError::invalid(
+                &at,
+                client.get("caBundle").clone(),
+                why.to_string(),
+            ));
         }
     }
     review_versions(out, versions, options, &versions_at);
 }
 
 /// Checks the CA bundle of a client configuration; an absent one is fine.
-pub(super) fn ca_bundle(client: &Value) -> Result<(), String> {
+pub(super) fn ca_bundle(client: &Value) -> Result<(), tls::Error> {
     let text = client.str_at(&["caBundle"]);
     if text.is_empty() {
         return Ok(());
