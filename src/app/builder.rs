@@ -1,6 +1,7 @@
 //! What a program that embeds the gateway adds to it: API groups, and `tower` layers around the filter chain.
 
-use super::{Error, Gateway, build, run_until_signalled};
+use super::compose::build;
+use super::{Error, Gateway, run_until_signalled};
 use crate::cli::CompletedOptions;
 use crate::request::body::BoxError;
 use crate::request::{Handler, Request};
