@@ -153,7 +153,7 @@ impl Downloader {
 
     /// Notes the outcome of a download and queues the next one.
     fn schedule(&self, name: &Str, outcome: Result<(), String>) {
-        let status = outcome.as_ref().map(|()| ()).map_err(String::as_str);
+        let status = outcome.as_ref().copied().map_err(String::as_str);
         self.sync_status.note(name, self.what.document(), status);
         match outcome {
             Ok(()) => {

@@ -4,7 +4,9 @@
 use crate::apimachinery::value::{Map, Value};
 use crate::request::UserInfo;
 use std::sync::{Arc, LazyLock};
-use torana_cel::{Budget, Environment, Exceeded, Fail, Issues, Program, Schema, Type, Unusable, Val, Variable, selects};
+use torana_cel::{
+    Budget, Environment, Exceeded, Fail, Issues, Program, Schema, Type, Unusable, Val, Variable, selects,
+};
 
 /// The variable of expressions on claims.
 const CLAIMS: &str = "claims";
