@@ -75,12 +75,15 @@ pub(crate) fn media_type(headers: &HeaderMap) -> String {
 pub(crate) fn body_type(headers: &HeaderMap, messages: bool, codecs: Codecs) -> Result<BodyType> {
     let given = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
     let wrong = || Status::unsupported_media_type(codecs.object_types(messages));
-    // Go's parser rejects the whole header if a parameter has no name.
-    let bad_parameter = |p: &str| {
-        let p = p.trim();
-        !p.is_empty() && p.split_once('=').is_none_or(|(k, _)| k.trim().is_empty())
+    // Go's parser rejects the whole header if a part is missing; one semicolon may end it.
+    let parts = given.trim_end();
+    let mut parts = parts.strip_suffix(';').unwrap_or(parts).split(';');
+    let nameless = parts.next().is_some_and(|name| name.trim().is_empty()) && !given.is_empty();
+    let incomplete = |parameter: &str| {
+        let sides = parameter.split_once('=');
+        sides.is_none_or(|(name, value)| name.trim().is_empty() || value.trim().is_empty())
     };
-    if given.split(';').skip(1).any(bad_parameter) {
+    if nameless || parts.any(incomplete) {
         return Err(wrong());
     }
     match media_type(headers).as_str() {
@@ -318,6 +321,33 @@ fn summary(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn incomplete_media_types_are_unsupported() {
+        let code = |given: &'static str| {
+            let headers = HeaderMap::from_iter([(CONTENT_TYPE, http::HeaderValue::from_static(given))]);
+            let body = body_type(&headers, true, Codecs { cbor: false });
+            body.map_or_else(|e| e.code, |_| 200)
+        };
+        for fine in [
+            "",
+            "application/json",
+            "application/json;",
+            "application/yaml; a=b; ",
+            "APPLICATION/JSON;a=b",
+        ] {
+            assert_eq!(code(fine), 200, "{fine}");
+        }
+        for wrong in [
+            ";",
+            "application/json;;",
+            "application/json;a",
+            "application/json;a=",
+            "application/json;=b;v=v1",
+        ] {
+            assert_eq!(code(wrong), 415, "{wrong}");
+        }
+    }
 
     fn fails(body: &str) -> String {
         let expected = GroupVersionKind::new("", "v1", "ConfigMap");

@@ -189,20 +189,23 @@ impl Quantity {
         if !parts.has_digits {
             return Err(BAD_NUMBER);
         }
-        let mut digits = match base {
+        let digits = match base {
             10 => decimal_digits(&parts, exponent, -9)?,
             _ => binary_nanos(&parts, exponent).to_string().into_bytes(),
         };
         let nanos = std::str::from_utf8(&digits).ok().filter(|d| !d.is_empty());
         let nanos = nanos.map_or(0, |digits| digits.parse().unwrap_or(i128::MAX));
-        drop_digits(&mut digits, 6);
-        let millis = low_bits(&digits, parts.negative);
-        drop_digits(&mut digits, 3);
+        // Upstream cuts the rest off and adds one, whatever the sign.
+        let rounded = |dropped: usize| {
+            let (kept, rest) = digits.split_at(digits.len().saturating_sub(dropped));
+            let more = rest.iter().any(|d| *d != b'0');
+            low_bits(kept, parts.negative).wrapping_add(more.into())
+        };
         Ok(Self {
             nanos: if parts.negative { -nanos } else { nanos },
             format,
-            units: low_bits(&digits, parts.negative),
-            millis,
+            units: rounded(9),
+            millis: rounded(6),
         })
     }
 
@@ -277,8 +280,11 @@ const fn narrow(n: i128) -> i64 {
     n as i64
 }
 
-/// `value × 10^scale`, rounded away from zero; 0 beyond `i64`, as upstream.
+/// `value × 10^scale`, rounded away from zero. Beyond `i64` it is upstream's: for some factors the low bits, else 0.
 fn scaled(value: i64, scale: i32) -> i64 {
+    if matches!(scale, 1 | 2 | 3 | 6 | 9) {
+        return value.wrapping_mul(10i64.pow(scale.unsigned_abs()));
+    }
     let power = 10i128.checked_pow(scale.unsigned_abs());
     let result = match (power, scale < 0) {
         (Some(power), true) => Some(divide_up(value.into(), power)),
@@ -583,6 +589,8 @@ mod tests {
             Ok(-8_104_474_698_328_094_464)
         );
         assert_eq!(values("10692538643998220695E").map(|(_, whole)| whole), Ok(false));
+        assert_eq!(values("-2493600332312697k").map(|(_, whole)| whole), Ok(false));
+        assert_eq!(values("-0061.9400879219Ti").map(|(n, _)| n), Ok(-68_103_846_895_595));
     }
 
     #[test]

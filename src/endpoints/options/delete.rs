@@ -72,6 +72,11 @@ impl DeleteQuery {
             Value::Array(a) => a.iter().map(|v| v.as_str().unwrap_or("").to_owned()).collect(),
             other => return Err(bad(other, "dryRun", "[]string")),
         };
+        if let wrong @ (Value::String(_) | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Array(_)) =
+            body.get("preconditions")
+        {
+            return Err(bad(wrong, "preconditions", "v1.Preconditions"));
+        }
         Self::checked(
             DeleteOptions {
                 grace_period_seconds: grace,
@@ -191,6 +196,8 @@ mod tests {
             crate::json!(1),
             crate::json!("x"),
             crate::json!({"orphanDependents": "x"}),
+            crate::json!({"preconditions": []}),
+            crate::json!({"preconditions": "x"}),
             crate::json!({"ignoreStoreReadErrorWithClusterBreakingPotential": "x"}),
         ] {
             assert_eq!(code(body.clone()), Some(400), "{body:?}");

@@ -59,13 +59,15 @@ impl FieldSelector {
         }
     }
 
-    /// Parses a selector; the empty text selects everything.
+    /// Parses a selector; the empty text selects everything, as does a term without field and value (`=`).
     ///
     /// # Errors
-    /// The text is not a selector.
+    /// The text is not a selector. As upstream, the first wrong term in alphabetical order is named.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut terms = Vec::new();
-        for part in split(text) {
+        let mut parts = split(text);
+        parts.sort_unstable();
+        for part in parts {
             if part.is_empty() {
                 continue;
             }
@@ -75,16 +77,17 @@ impl FieldSelector {
                     term: part.to_owned(),
                 });
             };
-            terms.push(Term {
-                field: Str::new(field),
-                value: unescape(value)?,
-                equal,
-            });
+            let value = unescape(value)?;
+            if field.is_empty() && value.is_empty() {
+                continue;
+            }
+            let field = Str::new(field);
+            terms.push(Term { field, value, equal });
         }
         Ok(Self { terms })
     }
 
-    /// The comparisons in source order.
+    /// The comparisons, in the alphabetical order of their texts.
     pub fn terms(&self) -> &[Term] {
         &self.terms
     }
@@ -228,10 +231,21 @@ mod tests {
         fn display_round_trips(
             terms in proptest::collection::vec(("[a-z.]{1,6}", "[a-z,=\\\\! é]{0,6}", any::<bool>()), 0..4),
         ) {
-            let terms = terms.into_iter()
+            let terms: Vec<Term> = terms.into_iter()
                 .map(|(f, v, equal)| Term { field: f.into(), value: v.into(), equal }).collect();
-            let s = FieldSelector { terms };
-            prop_assert_eq!(FieldSelector::parse(&s.to_string()).unwrap(), s);
+            let mut s = FieldSelector { terms };
+            let mut again = FieldSelector::parse(&s.to_string()).unwrap();
+            for terms in [&mut s.terms, &mut again.terms] {
+                terms.sort_by_key(|t| (t.field.to_string(), t.value.to_string(), t.equal));
+            }
+            prop_assert_eq!(again, s);
+        }
+
+        #[test]
+        fn terms_without_sides_select_everything(text in "(=|==|!=|,){0,4}") {
+            if let Ok(selector) = FieldSelector::parse(&text) {
+                prop_assert!(selector.is_everything(), "{}", text);
+            }
         }
 
         #[test]

@@ -5,6 +5,7 @@
 
 use serde::de::{Deserialize as _, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::fmt;
 
 /// Sorts strict findings (`unknown field "a.b"`, `duplicate field "a.c"`) of a JSON body by where upstream's decoder
@@ -15,6 +16,7 @@ pub fn sort_by_document_order(body: &[u8], findings: Vec<String>) -> Vec<String>
     if findings.len() < 2 {
         return findings;
     }
+    let findings = without_parts_of_unknown(findings);
     let mut wanted: Vec<FindingPath> = findings
         .iter()
         .filter_map(|f| Some(FindingPath::of(parts(f)?.1)))
@@ -40,6 +42,23 @@ pub fn sort_by_document_order(body: &[u8], findings: Vec<String>) -> Vec<String>
     let mut out = findings;
     out.sort_by_cached_key(|f| place(f).unwrap_or(usize::MAX));
     out
+}
+
+/// The findings without duplicates of and below unknown fields, which upstream's decoder skips.
+fn without_parts_of_unknown(mut findings: Vec<String>) -> Vec<String> {
+    let unknown: HashSet<String> = findings
+        .iter()
+        .filter_map(|f| parts(f).filter(|(duplicate, _)| !duplicate))
+        .map(|(_, path)| path.to_owned())
+        .collect();
+    findings.retain(|f| match parts(f) {
+        Some((true, path)) => {
+            let ends = path.match_indices(['.', '[']).map(|(at, _)| at).chain([path.len()]);
+            !ends.map(|end| &path[..end]).any(|above| unknown.contains(above))
+        }
+        _ => true,
+    });
+    findings
 }
 
 /// Splits a finding into whether it is a duplicate, and its path.
@@ -199,5 +218,24 @@ mod tests {
         let mut sorted = order.map(str::to_owned).to_vec();
         sorted.sort();
         assert_eq!(sort_by_document_order(body, sorted), order);
+    }
+
+    #[test]
+    fn duplicates_in_unknown_fields_are_not_reported() {
+        let body = br#"{"x":{"a":1,"a":2},"x":1,"xy":1,"metadata":{"name":"n","name":"m"}}"#;
+        let findings = [
+            r#"duplicate field "x.a""#,
+            r#"duplicate field "x""#,
+            r#"duplicate field "metadata.name""#,
+            r#"unknown field "x""#,
+            r#"unknown field "xy""#,
+        ];
+        let left = [
+            r#"unknown field "x""#,
+            r#"unknown field "xy""#,
+            r#"duplicate field "metadata.name""#,
+        ];
+        let findings = findings.map(str::to_owned).to_vec();
+        assert_eq!(sort_by_document_order(body, findings), left);
     }
 }
