@@ -104,6 +104,9 @@ impl<'a> Internal<'a> {
 
     /// The versions as upstream prints them. Schemas and what else belongs to one version only are not printed.
     pub(super) fn print_versions(&self) -> String {
+        if self.versions.is_empty() {
+            return "null".to_owned();
+        }
         let member = |v: &Value, key: &str| json::to_string(v.get(key));
         let flag = |v: &Value, key: &str| v.get(key).as_bool() == Some(true);
         let all = self.versions.iter().map(|Version { sent: v, .. }| {

@@ -39,6 +39,9 @@ fn minimal_definition_is_valid() {
 #[test]
 fn exactly_one_version_is_stored() {
     let mut v = crd();
+    v.set(&["spec", "versions"], Value::Null);
+    let none = "spec.versions: Invalid value: null: must have exactly one version marked as storage version";
+    assert!(errors(&v).iter().any(|e| e == none), "{:?}", errors(&v));
     v.set(
         &["spec", "versions"],
         json!([{"name": "v1", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object"}}}]),
