@@ -144,6 +144,16 @@ impl ApplySchema for Typed<'_> {
         }
     }
 
+    fn elements(self) -> Option<Self> {
+        match self.0 {
+            Location::Meta(t) => Some(Self(Location::Meta(t.elements()?))),
+            _ => {
+                let open = self.open()?;
+                open.node.items.as_ref().map(|of| open.below(of))
+            }
+        }
+    }
+
     fn key(&self, i: usize) -> Option<&str> {
         match self.0 {
             Location::Meta(ref t) => t.key(i),

@@ -37,6 +37,11 @@ pub trait ApplySchema: Copy {
     fn key(&self, i: usize) -> Option<&str>;
     /// The default value of field `name` of a list element, used when a list key is absent.
     fn key_default(self, name: &str) -> Option<Value>;
+    /// The type of the elements of a list owned as a whole, if they are checked.
+    fn elements(self) -> Option<Self> {
+        None
+    }
+
     /// The zero value of this type as upstream's Go types serialise it; a newly created object is compared with it.
     fn empty(self) -> Value;
 }

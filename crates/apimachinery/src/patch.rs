@@ -87,8 +87,8 @@ fn go_print_into(v: &Value, out: &mut String) {
         Value::Int(i) => out.push_str(&i.to_string()),
         Value::Float(f) => {
             let abs = f.abs();
-            // Go's `%v` switches to an exponent below 1e-4 and from 1e21.
-            if abs != 0.0 && !(1e-4..1e21).contains(&abs) {
+            // Go's `%v` switches to an exponent below 1e-4 and from 1e6 (its JSON from 1e21).
+            if abs != 0.0 && !(1e-4..1e6).contains(&abs) {
                 let text = format!("{f:e}");
                 let (mantissa, exp) = text.split_once('e').unwrap_or((&text, "0"));
                 let (sign, digits) = exp.strip_prefix('-').map_or(('+', exp), |d| ('-', d));

@@ -101,6 +101,13 @@ impl ApplySchema for ApplyType {
         }
     }
 
+    fn elements(self) -> Option<Self> {
+        match self.ty()? {
+            Ty::List(of) => Some(Self::Element(*of)),
+            _ => None,
+        }
+    }
+
     fn key(&self, i: usize) -> Option<&str> {
         match self.list() {
             ListType::Map(keys) => keys.get(i).copied(),

@@ -171,3 +171,46 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn configurations_that_do_not_fit_are_refused_in_upstreams_words() {
+    let role_binding = kinds()
+        .find(|t| t.name.ends_with(".rbac.v1.RoleBinding"))
+        .expect("it is in the table");
+    let why = |config: Value| {
+        let refused = applied(role_binding, None, &config, "m", false).expect_err("it does not fit");
+        refused
+            .message
+            .split_once("): ")
+            .map(|(_, why)| why.to_owned())
+            .unwrap_or_default()
+    };
+    let with = |metadata: Value, subjects: Value| {
+        let mut config =
+            torana_apimachinery::json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding"});
+        config.set(&["metadata"], metadata);
+        config.set(&["subjects"], subjects);
+        config
+    };
+    let named = || torana_apimachinery::json!({"name": "n"});
+    // Elements of a list that is owned as a whole are checked too.
+    let subjects = torana_apimachinery::json!([{"kind": "User", "names": "u"}]);
+    assert_eq!(
+        why(with(named(), subjects)),
+        ".subjects[0].names: field not declared in schema"
+    );
+    let subjects = torana_apimachinery::json!([80]);
+    assert_eq!(why(with(named(), subjects)), ".subjects[0]: expected map, got &{80}");
+    for (generation, what) in [
+        (Value::from("x"), "string"),
+        (Value::from(true), "bool"),
+        (torana_apimachinery::json!([1]), "[]interface {}"),
+    ] {
+        let metadata = torana_apimachinery::json!({"name": "n", "generation": (generation)});
+        let why = why(with(metadata, Value::Null));
+        assert_eq!(
+            why,
+            format!(".metadata.generation: expected numeric (int or float), got {what}")
+        );
+    }
+}

@@ -6,7 +6,7 @@ use super::fieldset::PathElement;
 use super::typed::{item_element, shape_of};
 use super::{ApplySchema, Scalar, Shape};
 use crate::codec::yaml;
-use crate::field::{MAX_ERRORS, MAX_TEXT, cut};
+use crate::field::{MAX_ERRORS, MAX_TEXT, cut, quote};
 use crate::gvk::GroupVersionKind;
 use crate::interrupt::checkpoint;
 use crate::object::ObjectView;
@@ -85,9 +85,9 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
             if !fits {
                 errors.push(|| match s {
                     Scalar::String => wrong("string", go_value(v)),
-                    // Upstream prints the wrapper's type here instead of its value.
-                    Scalar::Numeric => wrong("numeric (int or float)", "*value.valueUnstructured".to_owned()),
-                    Scalar::Boolean => wrong("boolean", go_value(v)),
+                    // Upstream prints the type of one, and the value of the other in another form.
+                    Scalar::Numeric => wrong("numeric (int or float)", go_type(v).to_owned()),
+                    Scalar::Boolean => wrong("boolean", format!("&{{{}}}", go_print(v))),
                     Scalar::Untyped => wrong("scalar", go_value(v)),
                 });
             }
@@ -123,10 +123,32 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
                 }
             }
         }
+        (Shape::AtomicList, Value::Array(a)) => {
+            let Some(of) = schema.elements() else { return };
+            for (i, item) in a.iter().enumerate() {
+                let len = path.len();
+                let _ = write!(path, "[{i}]");
+                check_below(item, of, path, errors);
+                path.truncate(len);
+            }
+        }
         (Shape::Set(_) | Shape::Keyed(_) | Shape::AtomicList, v) if !matches!(v, Value::Array(_)) => {
             errors.push(|| wrong("list", format!("&{{{}}}", go_print(v))));
         }
         _ => {}
+    }
+}
+
+/// Go's `%T` of a decoded value.
+const fn go_type(v: &Value) -> &'static str {
+    match v {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
     }
 }
 
@@ -138,7 +160,7 @@ fn go_value(v: &Value) -> String {
 fn go_literal(v: &Value) -> String {
     match v {
         Value::Null => "interface {}(nil)".to_owned(),
-        Value::String(s) => format!("{s:?}"),
+        Value::String(s) => quote(s),
         Value::Array(a) => {
             format!(
                 "[]interface {{}}{{{}}}",
@@ -146,7 +168,10 @@ fn go_literal(v: &Value) -> String {
             )
         }
         Value::Object(m) => {
-            let members: Vec<String> = m.iter().map(|(k, v)| format!("{k:?}:{}", go_literal(v))).collect();
+            let members: Vec<String> = m
+                .iter()
+                .map(|(k, v)| format!("{}:{}", quote(k), go_literal(v)))
+                .collect();
             format!("map[string]interface {{}}{{{}}}", members.join(", "))
         }
         other => go_print(other),
