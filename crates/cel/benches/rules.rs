@@ -102,7 +102,7 @@ fn main() {
         best(|| drop(black_box(env.compile(black_box(typical)))))
     );
     let list = |depth| format!("size({}1{}) == 1", "[".repeat(depth), "]".repeat(depth));
-    let nested = [list(240)].repeat(20).join(" || ");
+    let nested = vec![list(240); 20].join(" || ");
     println!(
         "compile and check {} bytes of nested lists: {:?}",
         nested.len(),
