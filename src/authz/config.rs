@@ -127,7 +127,7 @@ const WEBHOOK: [&str; 10] = [
 /// Parses an AuthorizationConfiguration.
 ///
 /// # Errors
-/// [`Error`].
+/// `Error`.
 pub fn parse(text: &[u8]) -> Result<Vec<AuthorizerConfig>, Error> {
     let file = yaml::decode(text)?;
     let (group, version) = file.str_at(&["apiVersion"]).split_once('/').unwrap_or_default();

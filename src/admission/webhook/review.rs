@@ -265,7 +265,7 @@ fn user_info(attributes: &Attributes) -> Value {
 /// Reads the body of a webhook's response to the review with this UID.
 ///
 /// # Errors
-/// [`Unacceptable`].
+/// `Unacceptable`.
 pub fn answer(version: Version, uid: &str, mutating: bool, body: &[u8]) -> Result<Answer, Unacceptable> {
     let mut review = json::decode(body).map_err(Undecodable::Json)?;
     check_type(version, &review)?;

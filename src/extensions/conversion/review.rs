@@ -127,7 +127,7 @@ pub(crate) fn request(version: Version, uid: &str, desired: &str, objects: &[Vec
 /// The converted objects of a response.
 ///
 /// # Errors
-/// [`InvalidResponse`].
+/// `InvalidResponse`.
 pub fn converted_objects(version: Version, uid: &str, body: &[u8]) -> Result<Vec<Value>, InvalidResponse> {
     let mut review = json::decode(body).map_err(InvalidResponse::Json)?;
     check_type(version, &review)?;
@@ -194,7 +194,7 @@ fn check_type(version: Version, review: &Value) -> Result<(), InvalidResponse> {
 /// annotations are taken from the converted one.
 ///
 /// # Errors
-/// [`Unacceptable`].
+/// `Unacceptable`.
 pub fn accept(original: &Value, mut converted: Value, desired: &str) -> Result<Value, Unacceptable> {
     let wrong = |why: String| Err(Unacceptable::Type(why));
     let got = converted.api_version();
