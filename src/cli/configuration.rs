@@ -9,7 +9,7 @@ pub(crate) use docs::markdown;
 
 use super::flags::{FLAGS, Flag, Support, ValueType, like};
 use super::value::{self, UsageError, Values};
-use crate::apimachinery::codec::yaml;
+use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::value::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -76,8 +76,11 @@ impl Configuration {
     /// # Errors
     /// As [`Self::load`].
     pub(crate) fn parse(name: &str, text: &[u8]) -> Result<Self, UsageError> {
-        let (document, duplicates) =
-            yaml::decode_with_duplicates(text).map_err(|e| UsageError::new(format!("{name}: {e}")))?;
+        let (document, duplicates) = decode(text).map_err(|e| match e {
+            // Upstream's text leaves the first line out.
+            yaml::Error::Syntax { line, reason } => UsageError::new(format!("{name}: yaml: line {line}: {reason}")),
+            e => UsageError::new(format!("{name}: {e}")),
+        })?;
         if let Some(first) = duplicates.first() {
             return Err(UsageError::new(format!("{name}: {first}; keep one of them")));
         }
@@ -129,6 +132,17 @@ fn unknown(field: &str) -> String {
         Some(similar) => format!("unknown field {field:?}; did you mean {similar}?"),
         None => format!("unknown field {field:?}; `torana config print --defaults` lists all fields"),
     }
+}
+
+/// Decodes a file, and returns which keys it has twice. JSON is decoded as such, because YAML forbids some characters in its strings.
+fn decode(text: &[u8]) -> Result<(Value, Vec<String>), yaml::Error> {
+    if text.trim_ascii_start().starts_with(b"{")
+        && let Ok((document, notes)) = json::decode_with_duplicates(text)
+        && notes.duplicates.is_empty()
+    {
+        return Ok((document, Vec::new()));
+    }
+    yaml::decode_with_duplicates(text)
 }
 
 /// Why the value of a field cannot be used.
