@@ -115,7 +115,7 @@ fn policies_refuse_change_and_are_refused() {
          found no matching overload for 'startsWith' applied to 'dyn.(int)'",
         "spec.mutations[0].applyConfiguration.expression: Invalid value: \"Object{metadata: 1\": compilation failed: ERROR: <input>:1:19: \
          Syntax error: mismatched input '<EOF>' expecting {'}', ','}",
-        "<input>:1:21: undefined field 'operation'",
+        "<input>:1:21: expected type of field 'operation' is '' but provided type is 'string'",
     ] {
         assert!(why.contains(part), "{part}\nis not in\n{why}");
     }

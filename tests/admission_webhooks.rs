@@ -69,7 +69,7 @@ const MISBEHAVIOURS: &[Misbehaviour] = &[
         path: "undecodable-patch",
         kind: Kind::Mutating,
         text: "received undecodable patch in webhook response: json: cannot unmarshal object into Go value of type \
-               []handlers.jsonPatchOp",
+               jsonpatch.Patch",
         ignorable: true,
     },
     Misbehaviour {

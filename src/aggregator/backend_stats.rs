@@ -299,7 +299,9 @@ mod tests {
         let all = |caller| -> Vec<_> { std::iter::from_fn(|| stats.enter(false, caller, || false).ok()).collect() };
         let flood = all("flood");
         assert_eq!(flood.len(), 30);
-        assert!(stats.enter(false, "quiet", || false).is_ok());
+        // The hash of one name may collide with that of the flood.
+        let mut others = ["a", "b", "c", "d", "e", "f"].iter();
+        assert!(others.any(|caller| stats.enter(false, caller, || false).is_ok()));
         drop(flood);
         assert_eq!(all("flood").len(), 30, "all places were given back");
     }

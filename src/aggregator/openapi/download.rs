@@ -142,7 +142,7 @@ impl Downloader {
         let outcome = self.sync(name).await;
         let is_remote = || self.informer.get(name).is_some_and(|now| now.service.is_some());
         if is_remote() {
-            self.schedule(name, outcome.map_err(|why| why.to_string()));
+            self.schedule(name, outcome);
         }
         // Deleted, or moved into this process, since the download began: undo what was stored meanwhile.
         if !is_remote() {
@@ -152,8 +152,9 @@ impl Downloader {
     }
 
     /// Notes the outcome of a download and queues the next one.
-    fn schedule(&self, name: &Str, outcome: Result<(), String>) {
-        let status = outcome.as_ref().copied().map_err(String::as_str);
+    fn schedule(&self, name: &Str, outcome: Result<(), CollectError>) {
+        let failure = outcome.as_ref().err().map(ToString::to_string);
+        let status = failure.as_deref().map_or(Ok(()), Err);
         self.sync_status.note(name, self.what.document(), status);
         match outcome {
             Ok(()) => {
