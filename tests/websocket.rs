@@ -338,11 +338,9 @@ fn kubectl_forwards_ports() {
     });
     let port = port.expect("kubectl listens");
     let text = "x".repeat(300_000);
-    // Connections side by side, each with streams of its own.
-    let connections: Vec<_> = (0..3)
-        .map(|_| TcpStream::connect(("127.0.0.1", port)).expect("kubectl listens"))
-        .collect();
-    for mut connection in connections {
+    // One after the other: the fake kubelet tells streams apart by the order in which kubectl opens them.
+    for _ in 0..3 {
+        let mut connection = TcpStream::connect(("127.0.0.1", port)).expect("kubectl listens");
         let mut writer = connection.try_clone().expect("a descriptor");
         let sent = text.clone();
         let writing = std::thread::spawn(move || {
