@@ -212,6 +212,9 @@ impl Availability {
                 biased;
                 () = stop.wait() => return,
                 _ = every.tick() => {
+                    if kind == ControllerKind::Remote {
+                        self.transports.purge();
+                    }
                     for s in self.informer.snapshot().values() {
                         self.queue(kind).add(s.name.clone());
                     }

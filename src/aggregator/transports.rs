@@ -10,7 +10,7 @@ use crate::proxy::tls::{self, TlsBuilder, TlsInputs};
 use crate::proxy::transport::{ConnectionLimits, Transport, UpstreamOptions};
 use crate::request::headers::IdentityHeaders;
 use crate::sync::Mutex;
-use crate::tasks::TaskGroup;
+use crate::tasks::{TaskGroup, shrink};
 use crate::telemetry::Telemetry;
 use crate::telemetry::clients::ClientRequestMetrics;
 use arc_swap::ArcSwapOption;
@@ -79,11 +79,15 @@ impl KnownTransports {
     fn add(&mut self, settings: Settings, id: TransportId, transport: &Arc<Transport>) {
         self.by_settings.insert(settings, (id, Arc::downgrade(transport)));
         if self.by_settings.len() > self.purge_at {
-            self.by_settings
-                .retain(|_, (_, transport)| transport.strong_count() > 0);
-            self.by_settings.shrink_to_fit();
-            self.purge_at = 2 * self.by_settings.len().max(16);
+            self.purge();
         }
+    }
+
+    fn purge(&mut self) {
+        self.by_settings
+            .retain(|_, (_, transport)| transport.strong_count() > 0);
+        shrink(&mut self.by_settings);
+        self.purge_at = 2 * self.by_settings.len().max(16);
     }
 }
 
@@ -133,6 +137,12 @@ impl Transports {
             .values()
             .filter_map(|(_, transport)| transport.upgrade())
             .collect()
+    }
+
+    /// Forgets the settings of transports that are no longer used, among which are CA bundles of up to a megabyte. Called
+    /// periodically; takes time in proportion to the number of transports.
+    pub(crate) fn purge(&self) {
+        self.known.lock().purge();
     }
 
     /// The transport for an APIService's backend.
@@ -222,6 +232,20 @@ mod tests {
     use super::*;
     use crate::aggregator::resolver::Endpoints;
     use crate::aggregator::testing::*;
+
+    #[tokio::test]
+    async fn unused_transports_are_purged_with_their_ca_bundles() {
+        let pki = Pki::new(&["ext.ns.svc"], &[]);
+        let transports = transports(&Telemetry::new());
+        let of = |ca: &str| ApiService::from_value(&apiservice("g", ca, 443));
+        let transport = transports.of(&of(&pki.ca_pem)).unwrap();
+        transports.of(&of(&format!("{}\n", pki.ca_pem))).unwrap();
+        transports.purge();
+        let known = transports.known.lock();
+        let bundles: Vec<&[u8]> = known.by_settings.keys().map(|(tls, _)| tls.ca_bundle.pem()).collect();
+        assert_eq!(bundles, [pki.ca_pem.as_bytes()]);
+        drop(transport);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_ejected_address_is_probed_as_the_aggregator() {
