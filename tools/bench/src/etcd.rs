@@ -34,7 +34,11 @@ fn text(e: impl std::fmt::Display) -> String {
 /// Starts one member, with its defaults.
 async fn member(dir: &Path) -> Result<(Server, String), String> {
     let binary = std::env::var_os("ETCD").unwrap_or_else(|| "etcd".into());
-    let (port, peer) = (free_port()?, free_port()?);
+    member_on(Path::new(&binary), dir, [free_port()?, free_port()?]).await
+}
+
+/// Starts one member of this binary on these ports, for clients and for peers, with the data in `dir`. Returns its URL, too.
+pub async fn member_on(binary: &Path, dir: &Path, [port, peer]: [u16; 2]) -> Result<(Server, String), String> {
     let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
     let mut c = Command::new(binary);
     c.arg(format!("--data-dir={}", dir.join("etcd").display()))

@@ -2,6 +2,7 @@
 //! etcd; default: in `PATH`). It is configured as in a cluster: TLS, RBAC, the aggregator with its client
 //! certificate.
 
+use crate::etcd;
 use crate::process::{Server, free_port};
 use crate::scenarios::{Gateway, TOKEN, ready};
 use std::path::{Path, PathBuf};
@@ -42,22 +43,7 @@ impl KubeApiserver {
     /// Starts it with its existing data. The time excludes the start of etcd.
     pub async fn start(&self) -> Result<Gateway, String> {
         let [port, client, peer] = self.ports;
-        let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
-        let mut etcd = Command::new(&self.etcd);
-        etcd.arg(format!("--data-dir={}", self.dir.join("etcd").display()))
-            .arg(format!("--listen-client-urls={client}"))
-            .arg(format!("--advertise-client-urls={client}"))
-            .arg(format!("--listen-peer-urls={peer}"))
-            .arg(format!("--initial-advertise-peer-urls={peer}"))
-            .arg(format!("--initial-cluster=default={peer}"));
-        let etcd = Server::start(&mut etcd, &self.dir.join("etcd.log"))?;
-        let until = Instant::now() + std::time::Duration::from_secs(20);
-        while std::net::TcpStream::connect(("127.0.0.1", self.ports[1])).is_err() {
-            if Instant::now() > until {
-                return Err("etcd does not listen within 20 s".into());
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
+        let (etcd, client) = etcd::member_on(&self.etcd, &self.dir, [client, peer]).await?;
         let file = |name: &str| self.dir.join(name).display().to_string();
         let mut c = Command::new(&self.binary);
         c.arg(format!("--secure-port={port}"))

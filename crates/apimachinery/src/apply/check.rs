@@ -10,7 +10,7 @@ use crate::field::{MAX_ERRORS, MAX_TEXT, cut, quote};
 use crate::gvk::GroupVersionKind;
 use crate::interrupt::checkpoint;
 use crate::object::ObjectView;
-use crate::patch::{go_print, json_type};
+use crate::patch::{go_print, go_type, json_type};
 use crate::status::Status;
 use crate::value::Value;
 use std::collections::BTreeSet;
@@ -136,19 +136,6 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
             errors.push(|| wrong("list", format!("&{{{}}}", go_print(v))));
         }
         _ => {}
-    }
-}
-
-/// Go's `%T` of a decoded value.
-const fn go_type(v: &Value) -> &'static str {
-    match v {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int64",
-        Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }
 
