@@ -196,7 +196,7 @@ pub(crate) fn field_set(data: &[u8]) {
     let chosen = c.tree(ELEMENTS, WORDS, 0);
     for v in [json::decode(data).unwrap_or_default(), chosen, elements(&mut c, 0)] {
         if let Ok(set) = FieldSet::decode(&v) {
-            let text = json::to_vec(&set.encode());
+            let text = json::to_vec(&set.clone().encode());
             let again = FieldSet::decode(&json::decode(&text).expect("JSON")).expect("what we write, we read");
             // The empty set is encoded as a marker object and does not decode to an equal set.
             assert!(again == set || set.is_empty());

@@ -107,6 +107,7 @@ pub(super) fn elements_mut<'a>(object: &'a mut Value, path: &[&str]) -> impl Ite
         .and_then(Value::as_array_mut)
         .into_iter()
         .flat_map(|a| a.iter_mut())
+        .inspect(|_| pause())
 }
 
 /// Copies the value at `path` from `old` to `new`, or removes it if `old` has none.
@@ -218,6 +219,7 @@ impl<T: Eq + Hash> Seen<T> {
 
     /// Inserts `value`; false if it was present.
     pub(crate) fn insert(&mut self, value: T) -> bool {
+        pause();
         if self.few.contains(&value) {
             false
         } else if self.few.len() < Self::FEW {

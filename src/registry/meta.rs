@@ -10,6 +10,7 @@ use crate::apimachinery::validation::{
     name_is_declared_subdomain, name_is_dns_label, name_is_dns_subdomain, name_is_dns1035_label, name_is_path_segment,
 };
 use crate::apimachinery::value::Value;
+use crate::interrupt::pause;
 use crate::request::Warnings;
 use crate::storage::Draft;
 use std::collections::HashSet;
@@ -126,7 +127,7 @@ pub(crate) fn dedup_owner_references(object: &mut Value, warnings: &Warnings, af
         return;
     }
     let mut seen: HashSet<&Value> = HashSet::with_capacity(refs.len());
-    let first: Vec<bool> = refs.iter().map(|r| seen.insert(r)).collect();
+    let first: Vec<bool> = refs.iter().inspect(|_| pause()).map(|r| seen.insert(r)).collect();
     if first.iter().all(|first| *first) {
         return;
     }

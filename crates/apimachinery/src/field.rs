@@ -46,6 +46,8 @@ impl FieldPath {
     fn with(&self, parts: [&str; 3]) -> Self {
         /// The inline capacity of [`Str`]. Longer text is built in a `String`, which grows more cheaply, and converted.
         const INLINE: usize = 24;
+        // Loops over what a client sent build a path for each element.
+        pause();
         let length = self.0.len() + parts.iter().map(|p| p.len()).sum::<usize>();
         if length > INLINE {
             if length > MAX_PATH {

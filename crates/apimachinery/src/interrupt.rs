@@ -12,6 +12,7 @@
 //! Outside [`run`], for instance in a unit test or on a dedicated thread, a checkpoint does nothing.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
@@ -61,6 +62,23 @@ fn count_down(due: impl FnOnce()) {
         }
         n => left.set(n - 1),
     });
+}
+
+/// A checkpoint before work that calls none itself and takes longer than some microseconds: evaluates the limit at once
+/// instead of every 256th time. For loops over chunks of bytes.
+pub fn checkpoint_now() {
+    COUNTDOWN.set(INTERVAL);
+    check();
+}
+
+/// Compares by `compare`, and [pauses](pause) if it is time: sorting by keys that a client has sent may take tens of
+/// milliseconds.
+#[inline]
+pub fn pausing<T>(compare: impl Fn(&T, &T) -> Ordering) -> impl Fn(&T, &T) -> Ordering {
+    move |a, b| {
+        pause();
+        compare(a, b)
+    }
 }
 
 #[cold]
@@ -138,21 +156,49 @@ mod tests {
         );
     }
 
+    struct Paused(Rc<Cell<u32>>);
+
+    impl Limit for Paused {
+        fn is_exceeded(&self) -> bool {
+            true
+        }
+        fn pause(&self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+
+    /// How often `work` gives other threads their turn.
+    fn pauses(work: impl FnOnce()) -> u32 {
+        let paused = Rc::new(Cell::new(0));
+        assert_eq!(run(Rc::new(Paused(paused.clone())), work), Ok(()));
+        paused.get()
+    }
+
     #[test]
     fn pause_never_unwinds() {
-        struct Paused(Rc<Cell<u32>>);
-        impl Limit for Paused {
-            fn is_exceeded(&self) -> bool {
-                true
-            }
-            fn pause(&self) {
-                self.0.set(self.0.get() + 1);
-            }
-        }
-        let paused = Rc::new(Cell::new(0));
-        let work = || (0..INTERVAL * 3).for_each(|_| pause());
-        assert_eq!(run(Rc::new(Paused(paused.clone())), work), Ok(()));
-        assert!((2..=3).contains(&paused.get()));
+        assert!((2..=3).contains(&pauses(|| (0..INTERVAL * 3).for_each(|_| pause()))));
+    }
+
+    #[test]
+    fn sorting_copying_and_dropping_a_large_object_pause() {
+        let members = (0..INTERVAL * 4).map(|i| (format!("{:x}", i.reverse_bits()), i));
+        let mut object = crate::value::Map::new();
+        assert!(pauses(|| object = members.collect()) >= 4);
+        let mut copy = crate::value::Map::new();
+        assert!(pauses(|| copy = object.clone()) >= 3);
+        assert!(pauses(|| drop(object)) >= 3);
+        assert_eq!(copy.len(), 4 * INTERVAL as usize);
+    }
+
+    #[test]
+    fn checkpoint_now_asks_at_once() {
+        assert_eq!(run(after(0), checkpoint_now), Err(Interrupted));
+        let long = "a".repeat(200 << 10);
+        let read = || crate::codec::yaml::decode(long.as_bytes());
+        assert_eq!(run(after(2), read), Err(Interrupted), "a chunk is 64 KiB");
+        let tokens = format!("[{}", "a,".repeat(20_000));
+        let read = || crate::codec::yaml::decode(tokens.as_bytes());
+        assert_eq!(run(after(4), read), Err(Interrupted), "before the end of the list");
     }
 
     #[test]

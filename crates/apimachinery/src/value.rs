@@ -4,6 +4,7 @@
 //! for storage. Maps are sorted vectors: Kubernetes objects have few keys per level, lookups stay within contiguous
 //! memory, and encoding is deterministic, so that "unchanged" is a comparison of bytes.
 
+use crate::interrupt::{pause, pausing};
 use compact_str::CompactString;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -33,7 +34,7 @@ pub enum Value {
 }
 
 /// An object: pairs sorted by key (bytewise), keys unique.
-#[derive(Clone, PartialEq, Default)]
+#[derive(PartialEq, Default)]
 pub struct Map(Vec<(Str, Value)>);
 
 static NULL: Value = Value::Null;
@@ -51,7 +52,7 @@ impl Map {
         // Most input is sorted already, because encoders write sorted keys.
         if !pairs.windows(2).all(|w| w[0].0 < w[1].0) {
             // A stable sort keeps duplicates in source order, so "last wins" is "keep the last of each run".
-            pairs.sort_by(|a, b| a.0.cmp(&b.0));
+            pairs.sort_by(pausing(|a: &(Str, Value), b: &(Str, Value)| a.0.cmp(&b.0)));
             pairs.dedup_by(|next, kept| {
                 let again = next.0 == kept.0;
                 if again {
@@ -200,7 +201,10 @@ impl Map {
 
     /// Removes the pairs for which `f` returns false.
     pub fn retain(&mut self, mut f: impl FnMut(&str, &mut Value) -> bool) {
-        self.0.retain_mut(|(k, v)| f(k, v));
+        self.0.retain_mut(|(k, v)| {
+            pause();
+            f(k, v)
+        });
     }
 
     /// A copy without some keys, whose values are not copied either.
@@ -234,8 +238,26 @@ impl Map {
 impl IntoIterator for Map {
     type Item = (Str, Value);
     type IntoIter = std::vec::IntoIter<(Str, Value)>;
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+    fn into_iter(mut self) -> Self::IntoIter {
+        std::mem::take(&mut self.0).into_iter()
+    }
+}
+
+// Copying and dropping the tree of a body of 3 MB takes some milliseconds each, hence the pauses. Lists have none of their
+// own: either their elements are maps, or they are cheap.
+
+impl Clone for Map {
+    fn clone(&self) -> Self {
+        Self(self.0.iter().inspect(|_| pause()).cloned().collect())
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|pair| {
+            pause();
+            drop(pair);
+        });
     }
 }
 

@@ -3,7 +3,7 @@
 //! Also reads and writes the `fieldsV1` encoding. Ownership rules are in `managed` and `merge`.
 
 pub use super::path::{MalformedFields, PathElement};
-use crate::interrupt::{checkpoint, pause};
+use crate::interrupt::{checkpoint, pause, pausing};
 use crate::value::{Map, Str, Value};
 use std::cmp::Ordering;
 
@@ -102,7 +102,7 @@ impl FieldSet {
             return Self { entries };
         }
         // In place: a list of a few megabytes has hundreds of thousands of entries.
-        entries.sort_unstable_by(|a, b| a.element.cmp(&b.element));
+        entries.sort_unstable_by(pausing(|a: &Entry, b: &Entry| a.element.cmp(&b.element)));
         entries.dedup_by(|same, first| {
             let equal = same.element == first.element;
             if equal {
@@ -366,18 +366,18 @@ impl FieldSet {
     }
 
     /// Encodes the set as a `fieldsV1` object.
-    pub fn encode(&self) -> Value {
+    pub fn encode(self) -> Value {
         Value::Object(self.encode_map(false))
     }
 
-    fn encode_map(&self, member: bool) -> Map {
+    fn encode_map(self, member: bool) -> Map {
         // Only a member that also has children needs the explicit `.`.
         let marker = member && !self.entries.is_empty();
         let mut pairs = Vec::with_capacity(self.entries.len() + usize::from(marker));
         if marker {
             pairs.push((Str::const_new("."), Value::object()));
         }
-        for e in &self.entries {
+        for e in self.entries {
             pause();
             pairs.push((e.element.encode(), Value::Object(e.children.encode_map(e.member))));
         }
@@ -427,7 +427,7 @@ pub(super) mod tests {
         let v = json!({"f:metadata": {"f:labels": {".": {}, "f:a.b/c": {}}, "f:finalizers": {"v:\"x/y\"": {}}},
             "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}, "f:l": {"i:0": {}}}});
         let s = FieldSet::decode(&v).unwrap();
-        assert_eq!(s.encode(), v);
+        assert_eq!(s.clone().encode(), v);
         let mut paths = Vec::new();
         s.for_each(&mut |p| paths.push(p.to_owned()));
         assert_eq!(
@@ -490,7 +490,7 @@ pub(super) mod tests {
                 prop_assert_eq!(sa.intersection(&sb).has(p), ia && ib);
                 prop_assert_eq!(sa.difference(&sb).has(p), ia && !ib);
             }
-            prop_assert_eq!(FieldSet::decode(&sa.encode()).unwrap(), if sa.is_empty() { FieldSet::new() } else { sa.clone() });
+            prop_assert_eq!(FieldSet::decode(&sa.clone().encode()).unwrap(), if sa.is_empty() { FieldSet::new() } else { sa.clone() });
             prop_assert!(sa.difference(&sa).is_empty());
             let (mut less, mut more, mut without) = (sa.clone(), sa.clone(), sa.clone());
             prop_assert_eq!(less.subtract(&sb), less != sa);

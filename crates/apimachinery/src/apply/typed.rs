@@ -6,7 +6,7 @@
 
 use super::fieldset::{Entry, FieldSet, PathElement};
 use super::{ApplySchema, Member, Shape};
-use crate::interrupt::{checkpoint, pause};
+use crate::interrupt::{checkpoint, pause, pausing};
 use crate::value::{Map, Str, Value};
 
 /// The fields in which two objects differ.
@@ -325,7 +325,7 @@ type Item<'v> = (PathElement, &'v Value);
 fn sorted_items<'v, S: ApplySchema>(items: &'v [Value], list: S, shape: Shape<S>) -> Vec<Item<'v>> {
     let element = |v: &'v Value| item_element(list, shape, v).ok().map(|e| (e, v));
     let mut all: Vec<Item<'v>> = items.iter().filter_map(element).collect();
-    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all.sort_by(pausing(|a: &Item<'_>, b: &Item<'_>| a.0.cmp(&b.0)));
     all
 }
 

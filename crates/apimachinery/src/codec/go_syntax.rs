@@ -2,6 +2,8 @@
 //!
 //! Start at [`explain`]. It runs only after decoding has failed, so it favours exact messages over speed.
 
+use crate::interrupt::pause;
+
 /// Returns the first syntax error, or `None` if the text is a single JSON value.
 pub(super) fn explain(bytes: &[u8]) -> Option<String> {
     let mut at = Cursor { bytes, i: 0 };
@@ -48,6 +50,7 @@ impl Cursor<'_> {
     }
 
     fn next(&mut self) -> Result<u8, Wrong> {
+        pause();
         let b = *self.bytes.get(self.i).ok_or(Wrong::Eof)?;
         self.i += 1;
         Ok(b)

@@ -6,6 +6,7 @@
 //! sorted keys, an indent of two, lists at the indent of their key, quotes only where needed.
 
 mod emit;
+mod input;
 mod places;
 mod resolve;
 
@@ -15,7 +16,9 @@ pub use places::places;
 use super::budget::{DecodeBudget, OverBudget, PAIR, weight};
 use super::json;
 use super::strict_errors::StrictErrors;
+use crate::interrupt::checkpoint_now;
 use crate::value::{Map, Str, Value};
+use input::PausingInput;
 use resolve::{Plain, resolve};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use std::collections::{HashMap, HashSet};
@@ -99,7 +102,7 @@ pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Error
         return Ok((v, Vec::new()));
     }
     check_tokens(text.as_bytes())?;
-    let mut parser = Parser::new_from_str(text);
+    let mut parser = Parser::new(PausingInput::new(text));
     let mut build = Builder {
         stack: Vec::new(),
         root: None,
@@ -130,6 +133,9 @@ fn at(line: usize) -> String {
     }
 }
 
+/// Bytes checked between two checkpoints, which takes some tens of microseconds.
+const CHUNK: usize = 64 << 10;
+
 /// The text, if it is UTF-8 without control characters: what upstream's library reads, in its words.
 fn readable(bytes: &[u8]) -> Result<&str, Error> {
     let text = std::str::from_utf8(bytes).map_err(|e| Error::Unreadable(not_utf8(&bytes[e.valid_up_to()..])))?;
@@ -137,10 +143,16 @@ fn readable(bytes: &[u8]) -> Result<&str, Error> {
         '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' => false,
         c => c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'),
     };
-    match text.chars().any(is_control) {
-        true => Err(Error::Unreadable("control characters are not allowed")),
-        false => Ok(text),
+    let mut rest = text;
+    while !rest.is_empty() {
+        checkpoint_now();
+        let (chunk, after) = rest.split_at(rest.floor_char_boundary(CHUNK));
+        if chunk.chars().any(is_control) {
+            return Err(Error::Unreadable("control characters are not allowed"));
+        }
+        rest = after;
     }
+    Ok(text)
 }
 
 /// What is wrong with a sequence that is not UTF-8.
@@ -168,15 +180,28 @@ fn not_utf8(bytes: &[u8]) -> &'static str {
 /// it is not a key, before it emits any event: measured at 376 bytes per element of `[0,0,…]`. The indicator
 /// characters bound the number of tokens.
 fn check_tokens(text: &[u8]) -> Result<(), Error> {
-    let halves: usize = text
-        .iter()
-        .map(|b| match b {
-            b',' | b'[' | b']' | b'{' | b'}' | b':' | b'?' | b'&' | b'*' | b'!' => 2,
-            // Quotes come in pairs.
-            b'"' | b'\'' => 1,
-            _ => 0,
-        })
-        .sum();
+    /// Half tokens per byte: quotes come in pairs.
+    const HALVES: [u8; 256] = {
+        let mut table = [0; 256];
+        let mut i = 0;
+        while i < 256 {
+            table[i] = match i as u8 {
+                b',' | b'[' | b']' | b'{' | b'}' | b':' | b'?' | b'&' | b'*' | b'!' => 2,
+                b'"' | b'\'' => 1,
+                _ => 0,
+            };
+            i += 1;
+        }
+        table
+    };
+    let mut halves = 0;
+    for chunk in text.chunks(CHUNK) {
+        checkpoint_now();
+        halves += chunk
+            .iter()
+            .map(|b| usize::from(HALVES[usize::from(*b)]))
+            .sum::<usize>();
+    }
     match halves / 2 {
         ..=MAX_INDICATORS => Ok(()),
         n => Err(Error::Indicators(n)),

@@ -2,8 +2,9 @@
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::value::Value;
-use std::collections::HashMap;
+use crate::interrupt::{checkpoint, pausing};
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 /// Upper bound on the conflicts examined per pod. Each port is compared with all earlier ones of the same number and
 /// protocol, which is quadratic, and response headers hold fewer warnings anyway.
@@ -11,17 +12,22 @@ const MAX: usize = 1000;
 
 /// Warns about ports with the same number and protocol, then about duplicate names.
 pub(super) fn ports(out: &mut Vec<String>, containers: &[(&Value, String)]) {
+    let repeated = repeated(containers);
     let mut seen: HashMap<(i64, &str), Vec<(&Value, String)>> = HashMap::new();
     let mut warned = 0;
     for (c, at) in containers {
         for (i, port) in c.get("ports").items().iter().enumerate() {
-            let at = format!("{at}.ports[{i}]");
+            checkpoint();
+            let at = || format!("{at}.ports[{i}]");
             if !host(port).is_empty() && number(port, "hostPort") == 0 {
-                out.push(format!("{at}: hostIP set without hostPort: {}", shown(port)));
+                out.push(format!("{}: hostIP set without hostPort: {}", at(), shown(port)));
             }
-            let same = seen
-                .entry((number(port, "containerPort"), port.str_at(&["protocol"])))
-                .or_default();
+            let key = number_and_protocol(port);
+            if !repeated.contains(&key) {
+                continue;
+            }
+            let at = at();
+            let same = seen.entry(key).or_default();
             for (other, other_at) in same.iter().take(MAX.saturating_sub(warned)) {
                 warned += 1;
                 let (mine, theirs) = (number(port, "hostPort"), number(other, "hostPort"));
@@ -39,32 +45,47 @@ pub(super) fn ports(out: &mut Vec<String>, containers: &[(&Value, String)]) {
     names(out, containers);
 }
 
+/// The numbers and protocols that more than one port has, usually none.
+fn repeated<'v>(containers: &[(&'v Value, String)]) -> HashSet<(i64, &'v str)> {
+    let ports = containers.iter().flat_map(|(c, _)| c.get("ports").items());
+    let mut all: Vec<_> = ports.map(number_and_protocol).collect();
+    all.sort_unstable_by(pausing(|a: &(i64, &str), b: &(i64, &str)| a.cmp(b)));
+    let pairs = all.windows(2).filter(|pair| pair[0] == pair[1]);
+    pairs.map(|pair| pair[0]).collect()
+}
+
 /// Warns about duplicate port names: selection by name finds only the first. Containers that do not keep running
 /// (plain init and ephemeral ones) are skipped.
 fn names(out: &mut Vec<String>, containers: &[(&Value, String)]) {
-    let mut seen: HashMap<&str, String> = HashMap::new();
-    for (c, at) in containers {
-        let init = at.contains("initContainers[") && c.str_at(&["restartPolicy"]) != "Always";
-        if init || at.contains("ephemeralContainers[") {
+    let mut seen: HashMap<&str, (&str, usize)> = HashMap::new();
+    for (c, container) in containers {
+        let init = container.contains("initContainers[") && c.str_at(&["restartPolicy"]) != "Always";
+        if init || container.contains("ephemeralContainers[") {
             continue;
         }
         for (i, port) in c.get("ports").items().iter().enumerate() {
-            let (name, at) = (port.str_at(&["name"]), format!("{at}.ports[{i}]"));
+            checkpoint();
+            let name = port.str_at(&["name"]);
             if name.is_empty() {
                 continue;
             }
             match seen.entry(name) {
                 Entry::Occupied(first) => {
-                    let first = first.get();
+                    let (first_container, first_index) = first.get();
+                    let first = format!("{first_container}.ports[{first_index}]");
                     out.push(format!(
-                        "{at}: duplicate port name {} with {first}, services and probes that select ports by name will use {first}",
+                        "{container}.ports[{i}]: duplicate port name {} with {first}, services and probes that select ports by name will use {first}",
                         quote(name)
                     ));
                 }
-                Entry::Vacant(free) => drop(free.insert(at)),
+                Entry::Vacant(free) => drop(free.insert((container, i))),
             }
         }
     }
+}
+
+fn number_and_protocol(port: &Value) -> (i64, &str) {
+    (number(port, "containerPort"), port.str_at(&["protocol"]))
 }
 
 fn number(port: &Value, key: &str) -> i64 {
