@@ -180,7 +180,7 @@ const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 static PURGING: OnceLock<std::thread::Thread> = OnceLock::new();
 
 /// Rest before memory is returned, which other reactors that become idle use to free theirs.
-const PURGE_AFTER: Duration = Duration::from_secs(1);
+const PURGE_AFTER: Duration = Duration::from_millis(200);
 
 /// Makes the memory that other threads have freed in the calling thread's heap reusable, at most once in
 /// [`COLLECT_EVERY`], and has free memory returned to the system. mimalloc itself does so only while the thread allocates, so
@@ -201,7 +201,7 @@ fn collect_free_memory() {
 }
 
 /// Time between two collections of a reactor's free memory.
-const COLLECT_EVERY: Duration = Duration::from_secs(5);
+const COLLECT_EVERY: Duration = Duration::from_secs(1);
 
 type Seeding = std::thread::JoinHandle<Result<(), aws_lc_rs::error::Unspecified>>;
 

@@ -103,11 +103,6 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// True if a job of more than [`SMALL_JOB_BYTES`] is started and not finished.
-    pub(super) fn has_big_jobs(&self) -> bool {
-        self.memory.big > 0
-    }
-
     /// Adds a job of the server itself, which has priority.
     pub(super) fn push_system(&mut self, item: T) {
         self.system.push_back(item);

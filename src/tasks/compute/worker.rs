@@ -41,9 +41,7 @@ const YIELD_AFTER: Duration = Duration::from_micros(300);
 
 /// Time without work after which a thread calls [`Config::on_idle`](super::Config::on_idle).
 const IDLE_AFTER: Duration = Duration::from_secs(1);
-/// The same after a large job: what it freed is worth returning before the next one runs on another thread. Not while
-/// another one runs already, which reuses that memory: returning 40 MB takes some milliseconds, during which the kernel
-/// gives the core to nobody else.
+/// The same after a large job: what it freed is worth returning before the next one runs on another thread.
 const IDLE_AFTER_LARGE: Duration = Duration::from_millis(20);
 /// Estimated memory of a large job, in bytes.
 const LARGE: usize = 8 << 20;
@@ -94,10 +92,7 @@ fn run(shared: &Arc<Shared>) {
                 None => shared.work.wait(state),
                 Some((on_idle, after)) => {
                     let (state, waited) = shared.work.wait_timeout(state, after);
-                    if waited.timed_out() && after < IDLE_AFTER && state.queue.has_big_jobs() {
-                        idle_after = Some(IDLE_AFTER);
-                        state
-                    } else if waited.timed_out() {
+                    if waited.timed_out() {
                         drop(state);
                         on_idle();
                         idle_after = None;

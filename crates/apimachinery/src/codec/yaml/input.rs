@@ -83,3 +83,27 @@ impl Input for PausingInput<'_> {
         self.0.fetch_while_is_yaml_non_space(out)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interrupt::{Interrupted, Limit, run};
+    use saphyr_parser::Parser;
+    use std::rc::Rc;
+
+    struct Exceeded;
+
+    impl Limit for Exceeded {
+        fn is_exceeded(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn the_parser_itself_passes_checkpoints() {
+        let text = format!("[{}]", "a,".repeat(1000));
+        let parse = || Parser::new(PausingInput::new(&text)).all(|event| event.is_ok());
+        assert_eq!(run(Rc::new(Exceeded), parse), Err(Interrupted));
+        assert!(parse(), "outside of a limited computation it reads on");
+    }
+}
