@@ -61,7 +61,7 @@ pub use library::url::Url;
 pub use source::{Issue, Issues};
 pub use time_value::Stamp;
 pub use types::{Field, ListType, ObjectType, Schema, Type, escape};
-pub use value::{Dict, Fail, Key, List, Out, Record, Text, Val};
+pub use value::{Dict, Fail, Key, List, Out, Record, Text, TreeError, Val, WrongNames};
 
 use std::sync::Arc;
 
@@ -225,7 +225,8 @@ impl Environment {
         let checked = checker::check(source, &tree.root, tree.ids, self)?;
         let estimate = estimate::estimate(&tree.root, &checked, self);
         let result = checked.types[tree.root.id].clone();
-        let plan = plan::plan(&tree.root, &checked).map_err(|why| Issues::of_constants(why, result.clone()))?;
+        let plan =
+            plan::plan(&tree.root, &checked).map_err(|why| Issues::of_constants(why.to_string(), result.clone()))?;
         Ok(Program {
             plan,
             result,

@@ -5,8 +5,9 @@ mod compare;
 mod convert;
 mod key;
 
-pub use collections::{Dict, List, Record};
+pub use collections::{Dict, List, Record, WrongNames};
 pub(crate) use compare::identity;
+pub use convert::TreeError;
 pub use key::Key;
 
 use crate::library::{authorizer::Authority, format::Format, net::Net, semver::Semver, url::Url};

@@ -2,7 +2,7 @@
 //! `stringFormatValidator`).
 
 use crate::ast::{Call, Element, Expr, Kind, Literal};
-use crate::library::printf::Template;
+use crate::library::printf::{ClauseError, Template};
 use crate::types::Type;
 
 /// The error of a call at `at`, with its place.
@@ -33,11 +33,14 @@ fn used(at: u32, template: &str, values: &[Element], types: &[Type]) -> Result<u
     while template.next(|_| ()) {
         let Some(value) = values.get(next) else {
             // A template that is cut off is reported first, unlike in an evaluation.
-            let cut = template.0.is_empty().then(|| Template::CUT.to_owned());
-            return Err((at, cut.unwrap_or_else(|| format!("index {next} out of range"))));
+            let why = match template.0 {
+                "" => ClauseError::Cut.to_string(),
+                _ => format!("index {next} out of range"),
+            };
+            return Err((at, why));
         };
         next += 1;
-        let clause = template.clause().map_err(|why| (at, why))?;
+        let clause = template.clause().map_err(|why| (at, why.to_string()))?;
         if let Some((bad, only)) = refused(clause.verb, &value.value, types) {
             let given = types[bad.id].runtime_name();
             return Err((bad.at, format!("error during formatting: {only}, was given {given}")));

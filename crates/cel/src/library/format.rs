@@ -79,7 +79,11 @@ static FORMATS: [Format; 13] = [
     )),
     format!("dns1035LabelPrefix", 30, |s| validation::name_is_dns1035_label(s, true)),
     format!("labelValue", 40, validation::label_value),
-    format!("uri", 1103, |s| Url::parse(s).err().into_iter().collect()),
+    format!("uri", 1103, |s| Url::parse(s)
+        .err()
+        .iter()
+        .map(ToString::to_string)
+        .collect()),
     format!("uuid", 72, |s| unless(is_uuid(s), "does not match the UUID format")),
     format!("byte", 84, |s| unless(is_base64(s), "invalid base64")),
     format!("date", 71, |s| unless(Stamp::parse_date(s).is_some(), "invalid date")),

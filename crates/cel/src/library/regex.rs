@@ -6,7 +6,7 @@ use crate::value::{Fail, Out, Val, error, no_overload};
 use regex::Regex;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use torana_apimachinery::regexp;
+use torana_apimachinery::regexp::{self, SyntaxError};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
     (
@@ -42,6 +42,16 @@ pub(crate) struct Pattern {
     compiled: OnceLock<Option<Regex>>,
 }
 
+/// Why a pattern is refused, in Go's words.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PatternError {
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
+    /// Its program alone, or with those of the other patterns of the expression, has too many states.
+    #[error("error parsing regexp: expression too large: `{0}`")]
+    TooLarge(Box<str>),
+}
+
 /// What the patterns of one evaluation may still take.
 pub(crate) struct Work {
     states: u32,
@@ -61,11 +71,11 @@ impl Work {
 }
 
 impl Pattern {
-    /// The error says what is wrong with the pattern.
-    pub(crate) fn new(source: &str) -> Result<Self, String> {
-        let translated = regexp::translate(source).map_err(|e| e.to_string())?;
+    /// Checks a pattern and the size of its program.
+    pub(crate) fn new(source: &str) -> Result<Self, PatternError> {
+        let translated = regexp::translate(source)?;
         if translated.cost > MAX_STATES {
-            return Err(too_large(source));
+            return Err(PatternError::TooLarge(source.into()));
         }
         Ok(Self {
             source: source.into(),
@@ -82,11 +92,6 @@ impl Pattern {
         let compile = || regexp::translate(&self.source).ok()?.compile(SIZE_LIMIT).ok();
         self.compiled.get_or_init(compile).as_ref()
     }
-}
-
-/// The error about patterns that take too much.
-pub(crate) fn too_large(pattern: &str) -> String {
-    format!("error parsing regexp: expression too large: `{pattern}`")
 }
 
 /// True for the functions that take a pattern.
@@ -119,7 +124,7 @@ pub(crate) fn run<'a>(
                         work.computed.insert((**source).into(), new.clone());
                         new
                     }
-                    Err(why) if function == "matches" => return error(why),
+                    Err(why) if function == "matches" => return error(why.to_string()),
                     Err(why) => return error(format!("Illegal regex: {why}")),
                 },
             };
@@ -132,7 +137,7 @@ pub(crate) fn run<'a>(
     let steps = u64::from(pattern.states).saturating_mul(s.len() as u64 + 1);
     work.steps = work.steps.checked_sub(steps).ok_or(Fail::Cost)?;
     let Some(regex) = pattern.regex() else {
-        return error(too_large(source));
+        return error(PatternError::TooLarge((**source).into()).to_string());
     };
     match (function, rest) {
         ("matches", _) => Ok(Val::Bool(regex.is_match(s))),

@@ -27,62 +27,90 @@ enum Identifier {
     Word(Box<str>),
 }
 
+/// Why a text is no version, in the words of the library that upstream uses (blang/semver).
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum ParseError {
+    #[error("Version string empty")]
+    Empty,
+    #[error("No Major.Minor.Patch elements found")]
+    TooFewNumbers,
+    /// Of the major, minor or patch number.
+    #[error("Invalid character(s) found in {part} number {text:?}")]
+    NumberCharacters { part: &'static str, text: String },
+    #[error("{} number must not contain leading zeroes {text:?}", capitalized(part))]
+    NumberZeroes { part: &'static str, text: String },
+    /// A number is empty or exceeds 64 bits.
+    #[error("strconv.ParseUint: parsing {text:?}: {why}")]
+    Number { text: String, why: &'static str },
+    #[error("Prerelease is empty")]
+    EmptyPrerelease,
+    #[error("Numeric PreRelease version must not contain leading zeroes {0:?}")]
+    PrereleaseZeroes(String),
+    #[error("Invalid character(s) found in prerelease {0:?}")]
+    PrereleaseCharacters(String),
+    #[error("Build meta data is empty")]
+    EmptyBuild,
+    #[error("Invalid character(s) found in build meta data {0:?}")]
+    BuildCharacters(String),
+    /// Only a version of three numbers may have more behind them.
+    #[error("short version cannot contain PreRelease/Build meta data")]
+    ShortWithSuffix,
+}
+
 fn is_identifier(s: &str) -> bool {
     !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
-fn number(s: &str, what: &str) -> Result<u64, String> {
+fn number(s: &str, part: &'static str) -> Result<u64, ParseError> {
+    let text = || s.to_owned();
     if !s.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(format!("Invalid character(s) found in {what} number {s:?}"));
+        return Err(ParseError::NumberCharacters { part, text: text() });
     }
     if s.len() > 1 && s.starts_with('0') {
-        return Err(format!(
-            "{} number must not contain leading zeroes {s:?}",
-            capital(what)
-        ));
+        return Err(ParseError::NumberZeroes { part, text: text() });
     }
     let why = if s.is_empty() {
         "invalid syntax"
     } else {
         "value out of range"
     };
-    s.parse()
-        .map_err(|_| format!("strconv.ParseUint: parsing {s:?}: {why}"))
+    s.parse().map_err(|_| ParseError::Number { text: text(), why })
 }
 
-fn capital(word: &str) -> String {
+fn capitalized(word: &str) -> String {
     let (first, rest) = word.split_at(1);
     first.to_ascii_uppercase() + rest
 }
 
-fn identifier(s: &str) -> Result<Identifier, String> {
+fn identifier(s: &str) -> Result<Identifier, ParseError> {
     if s.is_empty() {
-        return Err("Prerelease is empty".to_owned());
+        return Err(ParseError::EmptyPrerelease);
     }
     if s.bytes().all(|b| b.is_ascii_digit()) {
         if s.len() > 1 && s.starts_with('0') {
-            return Err(format!(
-                "Numeric PreRelease version must not contain leading zeroes {s:?}"
-            ));
+            return Err(ParseError::PrereleaseZeroes(s.to_owned()));
         }
-        let range = || format!("strconv.ParseUint: parsing {s:?}: value out of range");
-        return s.parse().map(Identifier::Number).map_err(|_| range());
+        let out_of_range = |_| ParseError::Number {
+            text: s.to_owned(),
+            why: "value out of range",
+        };
+        return s.parse().map(Identifier::Number).map_err(out_of_range);
     }
     if is_identifier(s) {
         Ok(Identifier::Word(s.into()))
     } else {
-        Err(format!("Invalid character(s) found in prerelease {s:?}"))
+        Err(ParseError::PrereleaseCharacters(s.to_owned()))
     }
 }
 
 impl Semver {
-    fn parse(s: &str) -> Result<Self, String> {
+    fn parse(s: &str) -> Result<Self, ParseError> {
         if s.is_empty() {
-            return Err("Version string empty".to_owned());
+            return Err(ParseError::Empty);
         }
         let mut parts = s.splitn(3, '.');
         let (Some(major), Some(minor), Some(patch)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err("No Major.Minor.Patch elements found".to_owned());
+            return Err(ParseError::TooFewNumbers);
         };
         let (major, minor) = (number(major, "major")?, number(minor, "minor")?);
         let (patch, build) = patch.split_once('+').map_or((patch, None), |(p, b)| (p, Some(b)));
@@ -91,23 +119,23 @@ impl Semver {
         let pre = pre.map_or(Ok(Vec::new()), |p| p.split('.').map(identifier).collect())?;
         for part in build.into_iter().flat_map(|b| b.split('.')) {
             if part.is_empty() {
-                return Err("Build meta data is empty".to_owned());
+                return Err(ParseError::EmptyBuild);
             }
             if !is_identifier(part) {
-                return Err(format!("Invalid character(s) found in build meta data {part:?}"));
+                return Err(ParseError::BuildCharacters(part.to_owned()));
             }
         }
         Ok(Self { numbers, pre })
     }
 
     /// Parses what people write: with a `v` before it, without minor and patch, with leading zeros.
-    fn parse_normalized(s: &str) -> Result<Self, String> {
+    fn parse_normalized(s: &str) -> Result<Self, ParseError> {
         let s = s.strip_prefix('v').unwrap_or(s);
         let mut parts: Vec<String> = s.splitn(3, '.').map(without_zeros).collect();
         if parts.len() < 3 {
             let last = parts.last().map_or("", String::as_str);
             if last.contains(['+', '-']) {
-                return Err("short version cannot contain PreRelease/Build meta data".to_owned());
+                return Err(ParseError::ShortWithSuffix);
             }
             parts.resize(3, "0".to_owned());
         }
@@ -137,7 +165,7 @@ fn without_zeros(part: &str) -> String {
     }
 }
 
-fn parsed(args: &[Val<'_>]) -> Result<Result<Semver, String>, Fail> {
+fn parsed(args: &[Val<'_>]) -> Result<Result<Semver, ParseError>, Fail> {
     match args {
         [Val::String(s)] | [Val::String(s), Val::Bool(false)] => Ok(Semver::parse(s)),
         [Val::String(s), Val::Bool(true)] => Ok(Semver::parse_normalized(s)),
@@ -146,7 +174,7 @@ fn parsed(args: &[Val<'_>]) -> Result<Result<Semver, String>, Fail> {
 }
 
 fn semver<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    parsed(args)?.map_or_else(error, |v| Ok(Val::Semver(Arc::new(v))))
+    parsed(args)?.map_or_else(|why| error(why.to_string()), |v| Ok(Val::Semver(Arc::new(v))))
 }
 
 fn is_semver<'a>(args: &mut [Val<'a>]) -> Out<'a> {

@@ -42,18 +42,53 @@ pub struct Url {
     query: String,
 }
 
+/// Why a text is no request URI, in the words of Go's `net/url`.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("parse {}: {why}", quote(text))]
+pub(crate) struct ParseError {
+    text: String,
+    why: Reason,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Reason {
+    #[error("net/url: invalid control character in URL")]
+    ControlCharacter,
+    #[error("empty url")]
+    Empty,
+    #[error("missing protocol scheme")]
+    NoScheme,
+    /// Neither an absolute URI nor an absolute path.
+    #[error("invalid URI for request")]
+    Relative,
+    #[error("invalid URL escape {}", quote(.0))]
+    Escape(String),
+    #[error("invalid character {} in host name", quote(&.0.to_string()))]
+    HostCharacter(char),
+    #[error("invalid port {} after host", quote(&format!(":{}", .0)))]
+    Port(String),
+    #[error("missing ']' in host")]
+    OpenBracket,
+}
+
 impl Url {
-    /// Parses a request URI; the error is worded as Go words it.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let fail = |why: &str| Err(format!("parse {}: {why}", quote(text)));
+    /// Parses a request URI.
+    pub(crate) fn parse(text: &str) -> Result<Self, ParseError> {
+        Self::parts(text).map_err(|why| ParseError {
+            text: text.to_owned(),
+            why,
+        })
+    }
+
+    fn parts(text: &str) -> Result<Self, Reason> {
         if text.bytes().any(|b| b < b' ' || b == 0x7f) {
-            return fail("net/url: invalid control character in URL");
+            return Err(Reason::ControlCharacter);
         }
         if text.is_empty() {
-            return fail("empty url");
+            return Err(Reason::Empty);
         }
         let (scheme, rest) = match text.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)) {
-            Some(0) if text.starts_with(':') => return fail("missing protocol scheme"),
+            Some(0) if text.starts_with(':') => return Err(Reason::NoScheme),
             Some(i) if text[i..].starts_with(':') && text.starts_with(|c: char| c.is_ascii_alphabetic()) => {
                 (&text[..i], &text[i + 1..])
             }
@@ -62,7 +97,7 @@ impl Url {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         if !rest.starts_with('/') {
             return if scheme.is_empty() {
-                fail("invalid URI for request")
+                Err(Reason::Relative)
             } else {
                 // Opaque: `mailto:someone`.
                 Ok(Self {
@@ -79,19 +114,19 @@ impl Url {
         };
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
         if let Some(bad) = bad_escape(path) {
-            return fail(&format!("invalid URL escape {}", quote(bad)));
+            return Err(Reason::Escape(bad.to_owned()));
         }
         if let Some(c) = host.chars().find(|c| " \"<>^`{|}\\".contains(*c)) {
-            return fail(&format!("invalid character {} in host name", quote(&c.to_string())));
+            return Err(Reason::HostCharacter(c));
         }
         let port = host.rsplit_once(']').map_or(host, |(_, after)| after);
         if let Some((_, port)) = port.split_once(':')
             && !port.bytes().all(|b| b.is_ascii_digit())
         {
-            return fail(&format!("invalid port {} after host", quote(&format!(":{port}"))));
+            return Err(Reason::Port(port.to_owned()));
         }
         if host.starts_with('[') && !host.contains(']') {
-            return fail("missing ']' in host");
+            return Err(Reason::OpenBracket);
         }
         Ok(Self {
             scheme: scheme.into(),

@@ -1,6 +1,6 @@
 //! Loops and constant maps.
 
-use super::{Fold, Node, Planner};
+use super::{Fold, Node, PlanError, Planner};
 use crate::ast::{Call, Fold as FoldExpr, Kind, op};
 use crate::checker::Callee;
 use crate::library;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Planner<'_> {
-    pub(super) fn fold(&mut self, fold: &FoldExpr) -> Result<Node, String> {
+    pub(super) fn fold(&mut self, fold: &FoldExpr) -> Result<Node, PlanError> {
         if is_bind(fold) {
             return self.bind(fold);
         }
@@ -36,7 +36,7 @@ impl Planner<'_> {
         })))
     }
 
-    fn bind(&mut self, fold: &FoldExpr) -> Result<Node, String> {
+    fn bind(&mut self, fold: &FoldExpr) -> Result<Node, PlanError> {
         // The value is evaluated in the middle of the result, and so needs slots that the result leaves alone.
         let before = self.slots;
         self.slots = 0;
@@ -56,7 +56,7 @@ impl Planner<'_> {
     }
 
     /// `@result + [element]`, which appends in place.
-    pub(super) fn append(&mut self, callee: &Callee, call: &Call) -> Result<Option<Node>, String> {
+    pub(super) fn append(&mut self, callee: &Callee, call: &Call) -> Result<Option<Node>, PlanError> {
         let [accumulator, list] = call.args.as_slice() else {
             return Ok(None);
         };
