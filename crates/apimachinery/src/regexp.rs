@@ -2,9 +2,11 @@
 //! which matches in linear time, too.
 
 mod class;
+mod error;
 mod syntax;
 
-pub use syntax::{SyntaxError, Translated, translate};
+pub use error::SyntaxError;
+pub use syntax::{Translated, translate};
 
 #[cfg(test)]
 mod tests;

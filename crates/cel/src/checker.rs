@@ -6,7 +6,7 @@ mod validate;
 
 use crate::Environment;
 use crate::ast::{Element, Entry, Expr, Fold, Id, Kind, Literal, Select, Struct};
-use crate::library::{self, Function};
+use crate::library::{self, Callee};
 use crate::source::Issues;
 use crate::types::{ObjectType, Type};
 use crate::unify::{MAX_PARTS, Unifier};
@@ -37,16 +37,6 @@ pub(crate) enum Reference {
     Object(Arc<ObjectType>),
     /// A function.
     Function(Callee),
-}
-
-/// The function that a call invokes.
-#[derive(Clone, Copy)]
-pub(crate) struct Callee {
-    pub function: &'static Function,
-    /// True for a method; false for a function whose qualified name looks like one.
-    pub member: bool,
-    /// A bit for each overload that the types of the arguments allow.
-    pub overloads: u64,
 }
 
 pub(crate) fn check(source: &str, root: &Expr, ids: usize, env: &Environment) -> Result<Checked, Issues> {

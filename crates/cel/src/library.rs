@@ -21,7 +21,6 @@ pub(crate) use lists::sum_of;
 pub(crate) use standard::{element, key, no_index, shown};
 
 use crate::Environment;
-use crate::checker::Callee;
 use crate::types::Type;
 use crate::value::{Fail, Out, Text, Val};
 use std::collections::HashMap;
@@ -130,6 +129,16 @@ impl Function {
             "bool" | "bytes" | "double" | "dyn" | "duration" | "int" | "string" | "timestamp" | "type" | "uint"
         )
     }
+}
+
+/// The function that a call invokes.
+#[derive(Clone, Copy)]
+pub(crate) struct Callee {
+    pub function: &'static Function,
+    /// True for a method; false for a function whose qualified name looks like one.
+    pub member: bool,
+    /// A bit for each overload that the types of the arguments allow.
+    pub overloads: u64,
 }
 
 impl Callee {

@@ -7,10 +7,10 @@
 mod fold;
 
 use crate::ast::{Call as CallExpr, Element, Expr, Kind, Literal, Select as SelectExpr, Struct, op};
-use crate::checker::{Callee, Checked, Reference};
+use crate::checker::{Checked, Reference};
 use crate::cost::{self, CallCost};
 use crate::library::regex::{self, Pattern, PatternError};
-use crate::library::{self, Body, Function};
+use crate::library::{self, Body, Callee, Function};
 use crate::macros::TARGET;
 use crate::types::{ObjectType, Type};
 use crate::value::{Fail, Key, List, NO_OVERLOAD, Text, Val};

@@ -1,6 +1,6 @@
 //! Character classes and escapes of Go's regular expressions.
 
-use super::syntax::{Result, SyntaxError};
+use super::error::{Result, SyntaxError};
 use crate::interrupt::checkpoint;
 use std::fmt::Write;
 

@@ -3,8 +3,8 @@
 use super::size::{Entries, Size, scaled};
 use super::{Estimator, Known, Place};
 use crate::ast::{Call, Expr, Kind, Literal, op};
-use crate::checker::{Callee, Reference};
-use crate::library::Overload;
+use crate::checker::Reference;
+use crate::library::{Callee, Overload};
 use crate::types::{Schema, Type};
 
 const TRAVERSAL: f64 = 0.1;

@@ -2,8 +2,7 @@
 
 use super::{Fold, Node, PlanError, Planner};
 use crate::ast::{Call, Fold as FoldExpr, Kind, op};
-use crate::checker::Callee;
-use crate::library;
+use crate::library::{self, Callee};
 use crate::macros::{RESULT, TARGET, is_bind};
 use crate::value::Val;
 use std::collections::BTreeMap;
