@@ -2,10 +2,11 @@
 //! until a new one is served. Beside 1,000 of them, requests for a custom resource and for a ConfigMap, and discovery.
 
 use crate::client::load;
+use crate::gateway::{Gateway, start};
 use crate::growth::Curves;
 use crate::process::free_port;
 use crate::report::Report;
-use crate::scenarios::{Gateway, per, start};
+use crate::report::per;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::header::{self, HeaderValue};

@@ -2,9 +2,10 @@
 //! compares with direct calls to the same etcd, made alternately in the same run.
 
 use crate::client::{Sender, Target, exchange, load};
+use crate::gateway::{Gateway, config_map, start_with};
 use crate::process::{Server, free_port};
 use crate::report::Report;
-use crate::scenarios::{Gateway, config_map, note, per, start_with};
+use crate::report::{note, per};
 use bytes::Bytes;
 use etcd_client::{Client, GetOptions, WatchOptions};
 use http_body_util::BodyExt;

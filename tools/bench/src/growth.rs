@@ -1,8 +1,9 @@
 //! Growth of costs with the number of objects and of watchers, drawn to `docs/benchmarks/*.svg`.
 
 use crate::client::load;
+use crate::gateway::{config_map, start};
 use crate::report::Report;
-use crate::scenarios::{config_map, per, start};
+use crate::report::per;
 use crate::svg::{Line, chart};
 use bytes::Bytes;
 use hyper::Method;

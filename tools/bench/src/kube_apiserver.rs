@@ -3,8 +3,8 @@
 //! certificate.
 
 use crate::etcd;
+use crate::gateway::{Gateway, TOKEN, ready};
 use crate::process::{Server, free_port};
-use crate::scenarios::{Gateway, TOKEN, ready};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;

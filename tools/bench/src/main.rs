@@ -9,6 +9,7 @@ mod backend;
 mod client;
 mod definitions;
 mod etcd;
+mod gateway;
 mod growth;
 mod kube_apiserver;
 mod loops;

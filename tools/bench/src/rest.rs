@@ -2,10 +2,10 @@
 //! deletecollection, with lists and watches.
 
 use crate::client::load;
+use crate::gateway::{config_map, start};
 use crate::growth::Curves;
 use crate::process::free_port;
 use crate::report::Report;
-use crate::scenarios::{config_map, start};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::Method;

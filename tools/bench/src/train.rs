@@ -2,8 +2,9 @@
 //! is measured here.
 
 use crate::aggregation::create;
+use crate::aggregation::{PATH, aggregated};
 use crate::client::{Target, load};
-use crate::scenarios::{Gateway, PATH, aggregated, config_map, in_own_dir, start};
+use crate::gateway::{Gateway, config_map, in_own_dir, start};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::Method;

@@ -2,9 +2,10 @@
 //! hangs.
 
 use crate::client::{Load, load};
+use crate::gateway::{Gateway, config_map, start};
 use crate::process::free_port;
 use crate::report::Report;
-use crate::scenarios::{Gateway, config_map, note, per, start};
+use crate::report::{note, per};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;

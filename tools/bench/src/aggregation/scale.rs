@@ -4,7 +4,7 @@ use super::{API_SERVICES, Setup, group, patch, path};
 use crate::backend::KINDS;
 use crate::client::{Load, load};
 use crate::report::Report;
-use crate::scenarios::{note, per};
+use crate::report::{note, per};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};

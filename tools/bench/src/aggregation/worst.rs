@@ -3,9 +3,9 @@
 use super::create;
 use super::paced::{self, Sample, Stop};
 use crate::client::{Target, exchange};
+use crate::gateway::start;
 use crate::process::free_port;
 use crate::report::Report;
-use crate::scenarios::start;
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::json;

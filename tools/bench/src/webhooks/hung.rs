@@ -7,8 +7,8 @@
 
 use super::{MAPS, SECRETS, Webhook, remove};
 use crate::client::{Load, exchange, load};
+use crate::gateway::{Gateway, config_map};
 use crate::report::Report;
-use crate::scenarios::{Gateway, config_map};
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::json;
