@@ -199,6 +199,24 @@ pub fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'sta
         .run()
 }
 
+impl GatewayBuilder {
+    /// Starts the gateway, as [`start`] does.
+    ///
+    /// # Errors
+    /// As [`start_with`].
+    pub fn start(self) -> BoxFuture<'static, Result<Gateway, Error>> {
+        build(self).boxed()
+    }
+
+    /// Serves until a termination signal or a fatal error, as [`run`] does.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn run(self) -> BoxFuture<'static, Result<(), Error>> {
+        run_until_signalled(self).boxed()
+    }
+}
+
 async fn run_until_signalled(builder: GatewayBuilder) -> Result<(), Error> {
     let gateway = build(builder).await?;
     serve_until_signalled(gateway, std::future::pending()).await

@@ -9,6 +9,7 @@ pub(crate) mod body;
 mod call;
 mod custom;
 pub(crate) mod discovery;
+mod dispatch;
 pub(crate) mod finish;
 pub(crate) mod group_version;
 pub(crate) mod install;

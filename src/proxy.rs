@@ -24,6 +24,7 @@ pub(crate) mod policy;
 pub(crate) mod resolver;
 pub(crate) mod spdy;
 pub(crate) mod target;
+pub(crate) mod tcp;
 pub(crate) mod tls;
 pub(crate) mod transport;
 pub(crate) mod tunnel;

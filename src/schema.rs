@@ -21,6 +21,7 @@ mod kind;
 mod limits;
 mod lists;
 mod openapi;
+mod options;
 mod path;
 mod pattern;
 mod prune;

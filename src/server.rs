@@ -16,6 +16,7 @@ pub(crate) mod generic;
 pub(crate) mod health;
 pub(crate) mod lifecycle;
 pub(crate) mod mux;
+mod not_found;
 pub(crate) mod page;
 pub(crate) mod reserved;
 pub(crate) mod respond;

@@ -61,17 +61,16 @@ impl ObjectLookup {
         self.0.equivalents(resource, subresource)
     }
 
-    /// As [`Versions::convert`].
+    /// Converts an object between two versions. Objects of the same kind need no conversion: a Scale is the same in all
+    /// versions of its parent.
     ///
     /// # Errors
     /// 500 if it cannot be converted.
-    pub(crate) async fn convert(
-        &self,
-        object: Value,
-        from: &GroupVersionResource,
-        to: &GroupVersionResource,
-    ) -> Result<Value> {
-        self.0.convert(object, from, to).await
+    pub(crate) async fn convert(&self, object: Value, from: &ServedKind, to: &ServedKind) -> Result<Value> {
+        if object.is_null() || from.kind == to.kind {
+            return Ok(object);
+        }
+        self.0.convert(object, &from.resource, &to.resource).await
     }
 
     /// As [`Versions::objects`].

@@ -1,6 +1,6 @@
 //! The objects of a write in the version that a webhook or a policy is to see.
 
-use crate::admission::versions::{convert, own};
+use crate::admission::versions::own;
 use crate::admission::{Attributes, ObjectLookup, ServedKind};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Result;
@@ -44,7 +44,7 @@ pub(crate) async fn encode(
         if from.kind == target.kind {
             return Ok(json::to_vec(object).into());
         }
-        let converted = convert(cluster, object.clone(), from, target).await?;
+        let converted = cluster.convert(object.clone(), from, target).await?;
         Ok(json::to_vec(&converted).into())
     };
     Ok(Encoded {
@@ -90,7 +90,7 @@ impl<'a> Versioned<'a> {
                 self.original = Some(self.object.clone());
             }
             let object = std::mem::take(&mut self.object);
-            self.object = convert(self.cluster, object, &self.version, target).await?;
+            self.object = self.cluster.convert(object, &self.version, target).await?;
             self.encoded = None;
         }
         self.version = target.clone();
@@ -125,7 +125,11 @@ impl<'a> Versioned<'a> {
     pub(crate) async fn finish(self) -> Result<Value> {
         match self.original {
             Some(original) if !self.changed => Ok(original),
-            _ => convert(self.cluster, self.object, &self.version, &own(self.attributes)).await,
+            _ => {
+                self.cluster
+                    .convert(self.object, &self.version, &own(self.attributes))
+                    .await
+            }
         }
     }
 }

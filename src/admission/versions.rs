@@ -1,7 +1,7 @@
 //! [`Versions`]: the versions in which a resource is served, and the conversion of the objects of a write between them.
 //! The registry implements it.
 
-use super::{Attributes, ObjectLookup};
+use super::Attributes;
 use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::Result;
@@ -64,17 +64,4 @@ pub(super) fn own(attributes: &Attributes) -> ServedKind {
         resource: attributes.resource.clone(),
         kind: attributes.kind.clone(),
     }
-}
-
-/// Objects of the same kind need no conversion: a Scale is the same in all versions of its parent.
-pub(super) async fn convert(
-    cluster: &ObjectLookup,
-    object: Value,
-    from: &ServedKind,
-    to: &ServedKind,
-) -> Result<Value> {
-    if object.is_null() || from.kind == to.kind {
-        return Ok(object);
-    }
-    cluster.convert(object, &from.resource, &to.resource).await
 }

@@ -15,6 +15,7 @@ mod advice;
 mod call;
 mod config;
 mod configurations;
+mod failure;
 mod mutating;
 mod patch;
 pub(crate) mod review;

@@ -6,12 +6,14 @@
 
 pub(crate) mod bounds;
 mod error;
+mod kind;
+mod limits;
 mod pruning_parser;
 mod shapes;
 
 pub(crate) use error::{CollectError, Rejected};
+pub(crate) use kind::DocumentKind;
 
-use super::disk_cache::DocumentKind;
 use super::own_requests::LargeDocuments;
 use crate::apimachinery::value::Value;
 use crate::tasks::off_thread;

@@ -20,7 +20,8 @@ pub use merge::{filter, merge};
 pub(crate) use v2::{PATH as V2_PATH, RemoteDocuments, V2Handler};
 
 use super::apiservice::ApiService;
-use super::disk_cache::{DiskCache, DocumentKind};
+use super::disk_cache::DiskCache;
+use super::documents::DocumentKind;
 use super::documents::{self, CollectError, Rejected};
 use super::own_requests::FetchedDocument;
 use super::proxy::ProxyHandler;

@@ -5,7 +5,7 @@ mod page;
 
 use super::apiservice::{ApiService, Condition};
 use super::backend_stats::{StatsRegistry, StatsSnapshot};
-use super::disk_cache::DocumentKind;
+use super::documents::DocumentKind;
 use super::resolver::ServiceResolver;
 use super::sync_status::{DocumentStatus, SyncStatus};
 use super::transports::Transports;

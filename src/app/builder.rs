@@ -1,15 +1,11 @@
 //! What a program that embeds the gateway adds to it: API groups, and `tower` layers around the filter chain.
 
-use super::compose::build;
-use super::{Error, Gateway, run_until_signalled};
 use crate::cli::CompletedOptions;
 use crate::request::body::BoxError;
 use crate::request::{Handler, Request};
 use crate::sdk::ApiGroup;
 use crate::server::service::{self, GatewayService};
 use bytes::Bytes;
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use std::net::TcpListener;
 use std::sync::Arc;
 use tower::{Layer, Service};
@@ -65,21 +61,5 @@ impl GatewayBuilder {
     pub fn listen_on(mut self, sockets: Vec<TcpListener>) -> Self {
         self.sockets = sockets;
         self
-    }
-
-    /// Starts the gateway, as [`start`](super::start) does.
-    ///
-    /// # Errors
-    /// As [`start_with`](super::start_with).
-    pub fn start(self) -> BoxFuture<'static, Result<Gateway, Error>> {
-        build(self).boxed()
-    }
-
-    /// Serves until a termination signal or a fatal error, as [`run`](super::run) does.
-    ///
-    /// # Errors
-    /// As [`run`](super::run).
-    pub fn run(self) -> BoxFuture<'static, Result<(), Error>> {
-        run_until_signalled(self).boxed()
     }
 }

@@ -104,3 +104,13 @@ impl Error {
         move |e| Self::Other(format!("{what}: {e}").into())
     }
 }
+
+/// An error in the file of `--admission-control-config-file`.
+pub(super) fn admission_file(error: impl Into<Cause>) -> Error {
+    Error::flag("admission-control-config-file")(error)
+}
+
+/// An error in that file's configuration of a plugin.
+pub(super) fn admission_plugin(plugin: &str, error: impl Display) -> Error {
+    admission_file(format!("{plugin}: {error}"))
+}

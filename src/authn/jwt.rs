@@ -5,6 +5,7 @@
 //! and never from the token's header, and each key only verifies the algorithms of its own type.
 
 mod key;
+mod pem;
 mod sign;
 
 pub(crate) use key::KeyError;

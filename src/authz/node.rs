@@ -15,7 +15,8 @@ use crate::apimachinery::field::quote;
 use crate::apimachinery::selector::FieldSelector;
 use crate::request::UserInfo;
 use async_trait::async_trait;
-use graph::{ObjectKind, View};
+use graph::View;
+use refs::ObjectKind;
 use std::sync::Arc;
 
 const PREFIX: &str = "system:node:";

@@ -18,6 +18,7 @@ mod index;
 mod objects;
 mod postings;
 mod resolved;
+mod rule;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -27,9 +28,9 @@ pub(crate) use escalation::{HeldRules, MissingRules};
 pub(crate) use explain::Explanation;
 pub(crate) use follow::Sources;
 pub(crate) use index::Index;
-pub use objects::PolicyRule;
 pub(crate) use objects::{Binding, Role};
 pub(crate) use postings::{BudgetExhausted, StepBudget};
+pub use rule::PolicyRule;
 
 use super::attributes::OwnedAttributes;
 use super::{Attributes, Authorizer, Rules, Verdict};

@@ -7,7 +7,7 @@ mod docs;
 
 pub(crate) use docs::markdown;
 
-use super::flags::{FLAGS, Flag, Support, ValueType, like};
+use super::flags::{FLAGS, Flag, Support, ValueType, field_of, like};
 use super::value::{self, UsageError, Values};
 use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::value::{Map, Value};
@@ -22,18 +22,6 @@ pub(crate) const KIND: &str = "ToranaConfiguration";
 #[derive(Debug, Default)]
 pub(crate) struct Configuration {
     values: Values,
-}
-
-/// The field of a flag: its name in camelCase.
-pub(crate) fn field_of(flag: &str) -> String {
-    let mut words = flag.split('-');
-    let mut field = words.next().unwrap_or_default().to_owned();
-    for word in words {
-        let (first, rest) = word.split_at(word.len().min(1));
-        field += &first.to_ascii_uppercase();
-        field += rest;
-    }
-    field
 }
 
 fn flag_of(field: &str) -> Option<&'static Flag> {

@@ -27,6 +27,18 @@ pub(crate) struct Flag {
     pub help: &'static str,
 }
 
+/// The field of a flag: its name in camelCase.
+pub(crate) fn field_of(flag: &str) -> String {
+    let mut words = flag.split('-');
+    let mut field = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let (first, rest) = word.split_at(word.len().min(1));
+        field += &first.to_ascii_uppercase();
+        field += rest;
+    }
+    field
+}
+
 /// The type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueType {

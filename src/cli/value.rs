@@ -82,7 +82,7 @@ impl Values {
             .iter()
             .filter(|(name, _)| named.contains(format!("--{name}").as_str()));
         let places: Vec<String> = places
-            .map(|(name, place)| format!("{} in {place}", super::configuration::field_of(name)))
+            .map(|(name, place)| format!("{} in {place}", super::flags::field_of(name)))
             .collect();
         match places.is_empty() {
             true => error,

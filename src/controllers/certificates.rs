@@ -5,8 +5,10 @@
 
 mod cleaner;
 mod rules;
+mod signing;
 
 pub(crate) use cleaner::start as start_cleaner;
+pub(crate) use signing::SigningConfig;
 
 use super::loopback::{Failure, Loopback, Path, found};
 use super::term::Term;
@@ -23,42 +25,10 @@ use crate::x509::CertificateRequest;
 use ::time::OffsetDateTime;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 const GROUP: &str = "certificates.k8s.io";
 const QUEUE: &str = "certificate";
-/// A request for less is signed for this long.
-const SHORTEST: Duration = Duration::from_secs(600);
-
-/// The CAs of `--cluster-signing-cert-file`, or those that were generated.
-#[derive(Clone, Debug)]
-pub(crate) struct SigningConfig {
-    /// Signs certificates of clients: certificate and key file.
-    pub(crate) clients: Option<(PathBuf, PathBuf)>,
-    /// Signs certificates of kubelets' servers.
-    pub(crate) kubelets: Option<(PathBuf, PathBuf)>,
-    /// `--cluster-signing-duration`
-    pub(crate) longest: Duration,
-}
-
-impl SigningConfig {
-    fn of(&self, signer: &str) -> Option<&(PathBuf, PathBuf)> {
-        match signer {
-            rules::KUBELET_SERVING => self.kubelets.as_ref(),
-            rules::CLIENT | rules::KUBELET_CLIENT | rules::LEGACY => self.clients.as_ref(),
-            _ => None,
-        }
-    }
-
-    /// How long a certificate lives.
-    fn life(&self, request: &Value) -> Duration {
-        let asked = request.at(&["spec", "expirationSeconds"]).as_i64();
-        let asked = asked.map(|s| Duration::from_secs(u64::try_from(s).unwrap_or_default()));
-        asked.map_or(self.longest, |asked| asked.max(SHORTEST).min(self.longest))
-    }
-}
 
 /// What the loops look at first.
 #[derive(Debug, PartialEq, Eq)]
@@ -249,6 +219,7 @@ async fn sign(config: Arc<SigningConfig>, api: Loopback, mut request: Value) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn certificates_live_as_long_as_asked_within_limits() {

@@ -1,9 +1,8 @@
 //! Generated tokens in Secrets that nobody uses any more (`legacy_serviceaccount_token_cleaner.go`): once they were not used
 //! for a year they are marked as invalid, and after another year they are deleted. Secrets that users made are kept.
 
-use super::account_tokens::AccountToken;
 use super::loopback::{Failure, Loopback, MERGE_PATCH, Path, found};
-use super::secrets::Secret;
+use super::secrets::{AccountToken, Secret};
 use super::term::Term;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;

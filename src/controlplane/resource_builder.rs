@@ -12,9 +12,9 @@ use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::discovery::resources;
 use crate::registry::converting::{Pair, ThroughHub};
 use crate::registry::resource::{
-    Backing, Columns, Connect, CreateHandler, Resource, SelectableFields, Subresource, SubresourceBehaviour,
-    SubresourceHandler, Verbs,
+    Backing, Columns, Connect, CreateHandler, Resource, Subresource, SubresourceBehaviour, SubresourceHandler, Verbs,
 };
+use crate::registry::selectable_fields::SelectableFields;
 use crate::registry::strategy::{Plain, RestStrategy, Strategy};
 use crate::storage::Storage;
 use std::sync::Arc;

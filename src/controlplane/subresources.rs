@@ -15,8 +15,8 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::Store;
-use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
+use crate::registry::write::WriteOptions;
 
 /// Replaces an object through this store's strategy. `write` is the subresource and the field manager; without a
 /// manager the object's own managed fields are stored, as an apply has computed them.

@@ -7,6 +7,7 @@
 pub(super) mod admission;
 pub(super) mod apiservice;
 pub(super) mod autoscaling;
+pub(super) mod claims;
 pub(super) mod common;
 pub(super) mod cronjob;
 pub(super) mod csr;

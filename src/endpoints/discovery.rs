@@ -10,11 +10,10 @@ pub(crate) mod versions;
 pub(crate) use aggregated::AggregatedDiscovery;
 pub(crate) use versions::{api_group, api_group_list, compare_versions, group_entry};
 
-use super::group_version::no_route;
 use super::negotiate::{Codecs, Offer, negotiate, router_check};
 use super::options::Query;
 use super::respond;
-use super::route::NoRoute;
+use super::route::{NoRoute, no_route};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};

@@ -1,28 +1,26 @@
 //! Decides whether a verb runs on the reactor, where small requests are cheapest, or on the compute pool.
 //!
 //! Entry point: [`run`]. The cost of a verb depends on the bytes it processes: body, stored object and response. Up
-//! to [`LIGHT`] bytes of body and [`LIVE`] bytes of stored object, every verb stays well below the 200 µs a reactor
+//! to [`LIGHT`] bytes of body, and stored objects that are not [heavy](is_heavy), every verb stays well below the 200 µs a reactor
 //! thread may be blocked. Anything larger, or of unknown size, becomes a job of the compute pool. The reactor
 //! receives the body first, so that a slow client does not occupy a place in the pool.
 
+use super::body;
 use super::call::Call;
-use super::group_version::VerbResult;
+use super::offload::{is_heavy, offload_error_status};
 use super::route::Action;
-use super::{body, verbs};
+use super::verbs::{self, VerbResult};
 use crate::apimachinery::codec::budget::decoded_size_limit;
-use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::status::Result;
 use crate::registry::resource::Backing;
 use crate::request::Body;
 use crate::request::body::CollectError;
-use crate::tasks::compute::{self, Error, Reservation};
+use crate::tasks::compute::{self, Reservation};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use std::future::Future;
 
 /// Bodies up to this size are decoded on the reactor.
 const LIGHT: usize = 8 << 10;
-/// Stored objects up to this size are decoded on the reactor.
-const LIVE: usize = 32 << 10;
 /// Estimated memory per byte of a stored object: the tree, its encoding, and the object it is compared with.
 const MEMORY_PER_STORED_BYTE: usize = 8;
 
@@ -49,37 +47,6 @@ pub(super) async fn run(action: Action, call: Call, body: Body) -> VerbResult {
     };
     let done = current.run(memory, work).await;
     done.unwrap_or_else(|e| Err(offload_error_status(e)))
-}
-
-/// Runs part of a verb on the current pool, or in place if there is none.
-pub(super) async fn run_offloaded<T: Send + 'static>(
-    memory: usize,
-    work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    compute::offload(memory, work)
-        .await
-        .unwrap_or_else(|e| Err(offload_error_status(e)))
-}
-
-/// True if processing this many stored bytes would block a reactor thread for too long.
-pub(super) fn is_heavy(stored: usize) -> bool {
-    stored > LIVE
-}
-
-/// The Status for a computation that was rejected or interrupted.
-pub(super) fn offload_error_status(error: Error) -> Status {
-    match error {
-        Error::Full => Status::too_many_requests("too many requests, please try again later", 1),
-        Error::Interrupted => {
-            let mut s = Status::new(
-                504,
-                "Timeout",
-                "Timeout: request did not complete within requested timeout - context deadline exceeded",
-            );
-            s.details_mut();
-            s
-        }
-    }
 }
 
 fn is_light(action: Action, call: &Call, body: &Body) -> bool {

@@ -13,16 +13,19 @@ pub(crate) mod update;
 pub(crate) mod watch;
 
 use super::call::Call;
-use super::group_version::VerbResult;
 use super::negotiate::Negotiated;
 use super::options::Query;
 use super::respond;
 use super::route::Action;
+use crate::apimachinery::status::Result;
 use crate::registry::{Resource, ResultObject};
-use crate::request::Body;
+use crate::request::{Body, Response};
 use crate::storage::Budget;
 use http::HeaderMap;
 use std::sync::Arc;
+
+/// The response of a verb, or the error to respond with.
+pub(crate) type VerbResult = Result<Response>;
 
 /// Runs the verb of `action`.
 pub(crate) async fn run(action: Action, call: Call, body: Body) -> VerbResult {

@@ -21,7 +21,7 @@ use crate::apimachinery::value::Value;
 use crate::client::webhook::{SharedWebhooks, UnusableConfig, WebhookConfig, Webhooks};
 use crate::registry::Schema;
 use crate::registry::converting::{Conversion, Converting, ConvertingStorage, KindVersion, KindVersions, NotConverted};
-use crate::registry::resource::SelectableFields;
+use crate::registry::selectable_fields::SelectableFields;
 use crate::schema::KindSchema;
 use crate::storage::Storage;
 use crate::telemetry::conversion::ConversionMetrics;

@@ -15,8 +15,6 @@ use std::sync::Arc;
 
 /// Name of the schema and of the level of requests that match no other.
 pub(crate) const CATCH_ALL: &str = "catch-all";
-/// Name of the schema and of the level that is not limited.
-pub(crate) const EXEMPT: &str = "exempt";
 
 /// A FlowSchema whose level exists, parsed once per change of the objects instead of once per request.
 pub(crate) struct FlowSchema {

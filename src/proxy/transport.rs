@@ -12,9 +12,12 @@ mod balance;
 mod body;
 mod connection_limits;
 mod exchange;
+mod health;
 mod host;
+mod http1;
 mod http2;
 mod probation;
+mod probe;
 mod replay;
 mod state;
 mod upload;
@@ -23,12 +26,12 @@ mod weighted;
 
 pub(crate) use body::BackendBody;
 pub(crate) use connection_limits::ConnectionLimits;
-pub(crate) use probation::ProbeRequest;
+pub(crate) use probe::ProbeRequest;
 pub(crate) use state::EndpointState;
 pub(crate) use upstream_options::UpstreamOptions;
 
-use crate::proxy::dial::DialError;
 use crate::proxy::outbound::Outbound;
+use crate::proxy::tcp::DialError;
 use crate::proxy::tls::ClientTls;
 use crate::request::headers::IdentityHeaders;
 use crate::request::{Body, InformationalSender};

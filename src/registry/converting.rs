@@ -29,7 +29,7 @@ pub(crate) use pair::{Pair, PairConversion};
 pub(crate) use storage::ConvertingStorage;
 pub(crate) use strategy::ThroughHub;
 
-use super::resource::SelectableFields;
+use super::selectable_fields::SelectableFields;
 use crate::apimachinery::value::{Str, Value};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;

@@ -5,8 +5,9 @@
 
 use super::converting::Pair;
 use super::schema::Schema;
-use super::store::WriteOptions;
+use super::selectable_fields::SelectableFields;
 use super::strategy::{Context, MetaChecks, RestStrategy};
+use super::write::WriteOptions;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::Result;
@@ -85,9 +86,6 @@ pub struct Column {
 /// Computes the cells of an object's row, one per column.
 pub(crate) type Cells = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
 
-/// Extracts the selectable fields of an object.
-pub(crate) type ExtractFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
-
 /// How a kind is printed as a table.
 #[derive(Clone)]
 pub struct Columns {
@@ -101,18 +99,6 @@ pub struct Columns {
     pub always_headed: bool,
     /// Computes the row's conditions, such as `Completed`; null for none.
     pub conditions: fn(&Value) -> Value,
-}
-
-/// The fields a field selector may use besides `metadata.name` and, for namespaced kinds, `metadata.namespace`.
-#[derive(Clone)]
-pub(crate) struct SelectableFields {
-    /// The supported field names.
-    pub names: Arc<[Str]>,
-    /// Extracts their values from an object, one pair per name.
-    pub extract: ExtractFields,
-    /// `None` if the values are stored with each entry. Otherwise `extract` is called whenever a selector needs them, with
-    /// the parts of the object that the mask selects. That is slower, but follows a change of the fields at once.
-    pub reads: Option<Mask>,
 }
 
 /// Where a resource's objects come from.

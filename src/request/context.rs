@@ -106,3 +106,10 @@ impl RequestContext {
         request.extensions_mut().get_or_insert_default()
     }
 }
+
+impl RequestInfo {
+    /// The value stored by the request-info filter, if it has run.
+    pub fn of(req: &super::Request) -> Option<&Arc<Self>> {
+        RequestContext::of(req).info.as_ref()
+    }
+}

@@ -2,7 +2,7 @@
 //! `k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`.
 //!
 //! Entry point: [`RequestInfo::resolve`]. The request-info filter stores the result in the request's
-//! [`RequestContext`], where [`RequestInfo::of`] finds it.
+//! [`RequestContext`](super::RequestContext), where [`RequestInfo::of`] finds it.
 
 mod query;
 mod resolve;
@@ -12,11 +12,8 @@ mod tests;
 pub(crate) use query::{decode_path, first_value, pairs};
 pub(crate) use resolve::ResolveError;
 
-use super::context::RequestContext;
-use super::handler::Request;
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::value::Str;
-use std::sync::Arc;
 
 /// The parsed request line. Strings are empty where the path does not specify a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,11 +48,6 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// The value stored by the request-info filter, if it has run.
-    pub fn of(req: &Request) -> Option<&Arc<Self>> {
-        RequestContext::of(req).info.as_ref()
-    }
-
     /// The resource and its group.
     pub fn group_resource(&self) -> GroupResource {
         GroupResource::new(&self.api_group, &self.resource)

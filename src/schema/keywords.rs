@@ -5,7 +5,7 @@ mod lists;
 mod rules;
 
 use super::Type;
-use super::definition::Options;
+use super::options::Options;
 use super::path::At;
 use super::prune::is_object_key;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};

@@ -5,8 +5,8 @@
 //! A lookup reads one snapshot and hashes the path once per depth that has registered prefixes, longest first. A change
 //! shares all but a few nodes with the previous snapshot. The cost of neither grows with the number of paths.
 
-use super::delegate::NotFound;
 use super::depth::{Depths, slashes, slashes_back};
+use super::not_found::NotFound;
 use crate::request::{Authorized, Request, ResponseFuture, UnprotectedHandler};
 use crate::server::respond;
 use crate::sync::Mutex;

@@ -1,6 +1,6 @@
 //! The values of the variables that expressions may name, other than those that a policy computes.
 
-use crate::admission::versions::{convert, own};
+use crate::admission::versions::own;
 use crate::admission::{Attributes, ObjectLookup, ServedKind};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::{Map, Str, Value};
@@ -41,11 +41,11 @@ impl Inputs {
         let own = own(attributes);
         let old = match &attributes.old_object {
             Some(old) if own.kind == target.kind => old.clone(),
-            Some(old) => Arc::new(convert(cluster, old.as_ref().clone(), &own, target).await?),
+            Some(old) => Arc::new(cluster.convert(old.as_ref().clone(), &own, target).await?),
             None => Arc::default(),
         };
         Ok(Self {
-            object: Arc::new(convert(cluster, object.clone(), version, target).await?),
+            object: Arc::new(cluster.convert(object.clone(), version, target).await?),
             old,
             request: Arc::new(request(attributes, target)),
             ..Self::default()

@@ -10,6 +10,7 @@
 //! from the cache first, where an old one fails the compare-and-swap; a write is rejected, or evaluated again, only with
 //! the latest ones.
 
+mod amounts;
 mod config;
 mod evaluate;
 mod evaluator;
@@ -25,6 +26,7 @@ use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, Error, ListOptions, Precondition};
+use amounts::Amounts;
 use async_trait::async_trait;
 use evaluate::{Rejection, Write, evaluate};
 use evaluator::Evaluator;
@@ -75,7 +77,7 @@ impl ResourceQuota {
     }
 
     /// Stores the new usage. `Ok(false)` if the quota was changed concurrently.
-    async fn charge(&self, quota: &Quota, used: &evaluate::Amounts) -> Result<bool> {
+    async fn charge(&self, quota: &Quota, used: &Amounts) -> Result<bool> {
         let draft = usage::charged(&quota.entry, &quota.object, used);
         let when = Precondition::Unchanged(quota.entry.revision);
         let storage = self.cluster.storage("", "resourcequotas")?;

@@ -1,27 +1,13 @@
 //! One mutation of a MutatingAdmissionPolicy: its expression, and the change that results (upstream: `mutating/patch`).
 
-use super::stored::MutatingPolicy;
-use crate::admission::expressions::{
-    CompileError, Compiler, EvaluationError, Expression, OutOfBudget, Returns, Run, Subject, Variables,
-};
+use super::stored::{MutatingPolicy, Mutation, MutationKind};
+use crate::admission::expressions::{CompileError, EvaluationError, OutOfBudget, Run, Subject, Variables};
 use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::patch::json_patch::JsonPatch;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use std::sync::Arc;
 use torana_cel::{TreeError, Val, WrongNames};
-
-pub(super) struct Mutation {
-    pub expression: Expression,
-    pub kind: MutationKind,
-}
-
-/// What the value of a mutation's expression is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MutationKind {
-    ApplyConfiguration,
-    JsonPatch,
-}
 
 /// What a mutation does to the object.
 #[derive(Debug)]
@@ -68,31 +54,6 @@ pub(super) enum MutationError {
     /// The result is no object of its kind.
     #[error(transparent)]
     Incomplete(Status),
-}
-
-impl MutationKind {
-    /// The member that holds the expression.
-    pub(crate) const fn member(self) -> &'static str {
-        match self {
-            Self::ApplyConfiguration => "applyConfiguration",
-            Self::JsonPatch => "jsonPatch",
-        }
-    }
-}
-
-impl Mutation {
-    /// Reads a mutation. The compiler allows the construction of objects.
-    pub(crate) fn parse(v: &Value, compiler: &Compiler) -> Self {
-        let (kind, returns) = match v.str_at(&["patchType"]) {
-            "JSONPatch" => (MutationKind::JsonPatch, Returns::Patch),
-            _ => (MutationKind::ApplyConfiguration, Returns::Configuration),
-        };
-        let text = v.str_at(&[kind.member(), "expression"]);
-        Self {
-            expression: compiler.compile(text, returns),
-            kind,
-        }
-    }
 }
 
 impl Subject for Step {

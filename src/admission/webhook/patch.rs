@@ -1,6 +1,6 @@
 //! The patch of a mutating webhook: decoded, applied, and its result decoded and defaulted like a client's object.
 
-use super::call::Failure;
+use super::failure::Failure;
 use super::review::Answer;
 use crate::admission::{ObjectLookup, ServedKind};
 use crate::apimachinery::patch::json_patch::JsonPatch;

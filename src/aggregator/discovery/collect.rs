@@ -9,7 +9,8 @@ mod tests;
 
 use super::convert;
 use crate::aggregator::apiservice::{ApiService, ServiceReference};
-use crate::aggregator::disk_cache::{DiskCache, DocumentKind};
+use crate::aggregator::disk_cache::DiskCache;
+use crate::aggregator::documents::DocumentKind;
 use crate::aggregator::documents::{CollectError, PublishedKind, Rejected, bounds};
 use crate::aggregator::own_requests::{self, AGGREGATOR, AGGREGATOR_WITHOUT_GROUPS, FetchedDocument, ResponseLimits};
 use crate::aggregator::resolver::ServiceResolver;

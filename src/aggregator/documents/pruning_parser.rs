@@ -2,13 +2,11 @@
 //! the tree is bounded by what we use. Entry point: [`parse`].
 
 use super::Rejected;
+use super::limits::MAX_LEVELS;
 use crate::apimachinery::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;
 use std::fmt;
-
-/// Deepest nesting allowed in the parts that are kept. Schemas of custom resources nest a few dozen levels.
-pub(super) const MAX_LEVELS: usize = 200;
 
 /// The known structure of a value. A list is matched element by element with the same shape; scalars and `null` are
 /// accepted anywhere.

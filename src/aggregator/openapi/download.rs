@@ -7,7 +7,7 @@
 //! first probe.
 
 use crate::aggregator::apiservice::ApiService;
-use crate::aggregator::disk_cache::DocumentKind;
+use crate::aggregator::documents::DocumentKind;
 use crate::aggregator::documents::{CollectError, Documents};
 use crate::aggregator::own_requests::{self, FetchedDocument, OPENAPI, ResponseLimits};
 use crate::aggregator::resolver::ServiceResolver;

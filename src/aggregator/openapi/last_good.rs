@@ -3,7 +3,8 @@
 
 use super::key_of;
 use crate::aggregator::apiservice::ApiService;
-use crate::aggregator::disk_cache::{DiskCache, DocumentKind};
+use crate::aggregator::disk_cache::DiskCache;
+use crate::aggregator::documents::DocumentKind;
 use crate::aggregator::documents::{CollectError, PublishedKind, Rejected};
 use crate::aggregator::own_requests::FetchedDocument;
 use crate::api::openapi::Dialect;

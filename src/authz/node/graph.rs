@@ -4,7 +4,7 @@
 //! Stored inverted, per node and with reference counts, so that a decision is a hash lookup. Entry points:
 //! [`Graph::follow`] and [`View::reaches`].
 
-use super::refs::{Pod, Volume};
+use super::refs::{ObjectKind, Pod, Volume};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 use crate::authz::rbac::Behind;
@@ -19,20 +19,6 @@ use std::time::Duration;
 
 /// How long a decision waits for the graph to catch up.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Type of a vertex.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum ObjectKind {
-    Pod,
-    Secret,
-    ConfigMap,
-    Claim,
-    ServiceAccount,
-    ResourceClaim,
-    Volume,
-    Attachment,
-    Slice,
-}
 
 /// An immutable snapshot of the graph. Persistent maps make it cheap to copy on write.
 #[derive(Clone, Default)]

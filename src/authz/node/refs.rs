@@ -1,8 +1,21 @@
 //! Extraction of references from pods and PersistentVolumes.
 
-use super::graph::ObjectKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
+
+/// Type of a vertex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum ObjectKind {
+    Pod,
+    Secret,
+    ConfigMap,
+    Claim,
+    ServiceAccount,
+    ResourceClaim,
+    Volume,
+    Attachment,
+    Slice,
+}
 
 /// An object referenced by a pod, in the pod's namespace.
 pub(super) type Ref = (ObjectKind, Str);

@@ -7,8 +7,8 @@
 //! everything that is left, nothing is combined. The walk has a step budget, and the result a maximum size. Entry
 //! point: [`HeldRules::missing`].
 
-use super::objects::PolicyRule;
 use super::postings::{BudgetExhausted, StepBudget, Union, Word, common, intersection};
+use super::rule::PolicyRule;
 use super::table::Table;
 use crate::apimachinery::value::Str;
 use std::collections::HashMap;

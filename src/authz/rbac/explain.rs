@@ -4,8 +4,8 @@
 use super::Behind;
 use super::Rbac;
 use super::index::{ApplicableBinding, Index};
-use super::objects::PolicyRule;
 use super::postings::StepBudget;
+use super::rule::PolicyRule;
 use crate::apimachinery::value::Value;
 use crate::authz::Attributes;
 use crate::json;

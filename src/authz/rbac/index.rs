@@ -5,9 +5,10 @@
 //! A changed role is one entry, however many subjects are bound to it: the resolved roles of a subject carry the role
 //! version they were resolved with, and are revalidated by the next decision that uses them.
 
-use super::objects::{Binding, PolicyRule, Role, Target};
+use super::objects::{Binding, Role, Target};
 use super::postings::{BudgetExhausted, StepBudget};
-use super::resolved::{BoundSubject, Merged, Resolved};
+use super::resolved::{BoundSubject, MAX_DANGLING, Merged, Resolved};
+use super::rule::PolicyRule;
 use crate::apimachinery::value::Str;
 use crate::authz::Attributes;
 use crate::request::UserInfo;
@@ -17,8 +18,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum number of unresolved bindings named in a reason; the rest are counted.
-pub(super) const MAX_DANGLING: usize = 10;
 /// Maximum size of the rules listed for one caller, in bytes.
 const MAX_LISTED: usize = 4 << 20;
 

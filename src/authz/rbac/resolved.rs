@@ -1,6 +1,5 @@
 //! The resolved roles of one subject's bindings in one scope, searched one by one or through a merged table.
 
-use super::index::MAX_DANGLING;
 use super::objects::{Binding, Role};
 use super::postings::{BudgetExhausted, StepBudget};
 use super::table::Table;
@@ -10,6 +9,9 @@ use imbl::HashMap;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Maximum number of unresolved bindings named in a reason; the rest are counted.
+pub(super) const MAX_DANGLING: usize = 10;
 
 /// Number of roles up to which they are searched one by one; more are merged into one table.
 const FEW: usize = 6;

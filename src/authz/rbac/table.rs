@@ -4,8 +4,8 @@
 //! token maps to the set of rules that contain it; a decision intersects the sets of the request's tokens, 64 rules at
 //! a time.
 
-use super::objects::PolicyRule;
 use super::postings::{BudgetExhausted, Postings, StepBudget, Union, Word, first};
+use super::rule::PolicyRule;
 use crate::apimachinery::value::Str;
 use crate::authz::Attributes;
 use std::collections::HashMap;

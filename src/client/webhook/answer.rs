@@ -5,7 +5,7 @@ use super::CallError;
 use super::response::{ReadError, ResponseTurns};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::quote;
-use crate::proxy::dial;
+use crate::proxy::tcp;
 use crate::request::body::BoxError;
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
@@ -110,7 +110,7 @@ fn broken_off(error: &(dyn Error + 'static)) -> String {
         if let Some(e) = cause.downcast_ref::<io::Error>() {
             return match e.kind() {
                 io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),
-                _ => dial::system_error("read", e),
+                _ => tcp::system_error("read", e),
             };
         }
         text = cause.to_string();

@@ -3,11 +3,12 @@
 //! Endpoints stay in the slice that has them. A slice has the endpoints of one address family with equal ports, at most
 //! [`MAX`]; a Service without endpoints has one empty slice per family.
 
+mod counts;
 mod endpoints;
 
+pub(crate) use counts::Counts;
 pub(crate) use endpoints::{Endpoints, identity, same};
 
-use super::metrics::Counts;
 use super::trigger;
 use super::workloads::{Pod, Port, Service};
 use super::{HEADLESS, MANAGED_BY, MANAGER, SERVICE_NAME, controller_reference, name_prefix, without};

@@ -20,8 +20,9 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::json;
-use crate::registry::store::{DeleteOptions, Store};
+use crate::registry::store::Store;
 use crate::registry::strategy::Context;
+use crate::registry::write::DeleteOptions;
 use crate::tasks::TaskGroup;
 use std::sync::Arc;
 

@@ -23,9 +23,10 @@ use super::{MANAGER, change, create_if_missing, find, for_each_concurrently, nam
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::controlplane::strategies::rbac::GROUP;
-use crate::registry::store::{DeleteOptions, Store};
+use crate::controlplane::validation::rbac::GROUP;
+use crate::registry::store::Store;
 use crate::registry::strategy::Context;
+use crate::registry::write::DeleteOptions;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use policy::{AUTOUPDATE, Binding, Role};

@@ -87,7 +87,7 @@ async fn ready(plane: &ControlPlane) -> Result<()> {
     let condition = crate::json!({
         "type": "Ready", "status": "True", "reason": "", "message": READY_MESSAGE, "lastTransitionTime": (time::now()),
     });
-    let options = crate::registry::store::WriteOptions {
+    let options = crate::registry::WriteOptions {
         manager: Some(STATUS_MANAGER.to_owned()),
         subresource: "status".to_owned(),
         ..Default::default()

@@ -9,8 +9,8 @@ mod selectors;
 mod slice;
 mod status;
 
+use super::common::csi_driver_name;
 use super::sources::claim_metadata;
-use super::storage::driver;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{c_identifier, dns1123_label, dns1123_subdomain, label_value, qualified_name};
@@ -90,7 +90,7 @@ fn attribute_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
             if domain.is_empty() {
                 out.push(FieldError::invalid(at, "", "the domain must not be empty"));
             } else {
-                driver(out, domain, at);
+                csi_driver_name(out, domain, at);
             }
             if name.is_empty() {
                 out.push(FieldError::invalid(at, "", "the name must not be empty"));
@@ -117,7 +117,7 @@ fn configuration(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
         out.push(FieldError::required(&at, ""));
         return;
     }
-    driver(out, opaque.str_at(&["driver"]), &at.child("driver"));
+    csi_driver_name(out, opaque.str_at(&["driver"]), &at.child("driver"));
     let longest = if stored { usize::MAX } else { MAX_PARAMETERS_LENGTH };
     raw_object(out, opaque.get("parameters"), longest, &at.child("parameters"));
 }

@@ -30,10 +30,22 @@ pub(super) use affinity::node_selector;
 pub(super) use env::{VOLUME_FIELDS, field_ref, resource_ref};
 pub(crate) use parts::{ephemeral_containers_update, resize};
 pub(super) use resources::{Claims, container as container_resources};
-use spec::Of;
 pub(super) use spec::toleration;
 pub(crate) use status::pod_status;
 pub(crate) use warnings::{deprecated_label, template as template_warnings};
+
+/// The owner of a spec. Templates skip some checks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of<'a> {
+    Pod {
+        /// `metadata.name`, from which generated claim names derive.
+        name: &'a str,
+        /// True for a mirror pod, which represents a static pod of a kubelet.
+        mirror: bool,
+    },
+    /// A pod template.
+    Template,
+}
 
 pub(crate) fn pod(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();

@@ -4,8 +4,10 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_subdomain, path_segment_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, label_selector};
-use crate::controlplane::strategies::rbac::GROUP;
 use crate::interrupt::checkpoint;
+
+/// The API group of the RBAC kinds.
+pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
 pub(crate) fn role(v: &Value, namespaced: bool) -> ErrorList {
     let mut out = ErrorList::new();

@@ -5,8 +5,8 @@ mod disks;
 mod files;
 mod network;
 
-use super::common::{is_negative, quantity};
-use super::{storage, volumes as claims};
+use super::claims;
+use super::common::{csi_driver_name, is_negative, local_path, no_backsteps, quantity};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, meta};
 use crate::apimachinery::value::Value;
@@ -72,8 +72,8 @@ pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &Fiel
             out.push(FieldError::forbidden(&at.child("sizeLimit"), why));
         }
         "hostPath" => host_path(out, v, at),
-        "local" => files::no_backsteps(out, v.str_at(&["path"]), &at.child("path")),
-        "gitRepo" => files::local_path(out, v.str_at(&["directory"]), &at.child("directory")),
+        "local" => no_backsteps(out, v.str_at(&["path"]), &at.child("path")),
+        "gitRepo" => local_path(out, v.str_at(&["directory"]), &at.child("directory")),
         "secret" | "configMap" => files::keys(out, v, at),
         "downwardAPI" => files::downward_volume(out, v, at),
         "projected" => files::projected(out, v, at),
@@ -117,7 +117,7 @@ fn host_path(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if v.str_at(&["path"]).is_empty() {
         return;
     }
-    files::no_backsteps(out, v.str_at(&["path"]), &at.child("path"));
+    no_backsteps(out, v.str_at(&["path"]), &at.child("path"));
     let kinds = [
         "",
         "BlockDevice",
@@ -159,7 +159,7 @@ fn flex_options(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 }
 
 fn csi(out: &mut ErrorList, v: &Value, at: &FieldPath, owner: SourceOwner<'_>) {
-    storage::driver(out, v.str_at(&["driver"]), &at.child("driver"));
+    csi_driver_name(out, v.str_at(&["driver"]), &at.child("driver"));
     if owner.persists() {
         if v.str_at(&["volumeHandle"]).is_empty() {
             out.push(FieldError::required(&at.child("volumeHandle"), ""));
@@ -235,8 +235,6 @@ pub(super) fn claim_metadata(out: &mut ErrorList, metadata: &Value, at: &FieldPa
         }
     }
 }
-
-pub(super) use files::{local_path, no_backsteps};
 
 #[cfg(test)]
 mod tests;

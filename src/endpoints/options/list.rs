@@ -8,7 +8,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::{FieldSelector, LabelSelector};
 use crate::registry::Resource;
-use crate::registry::resource::ExtractFields;
+use crate::registry::selectable_fields::ExtractFields;
 use crate::storage::{Entry, MinRevision, Predicate, Revision, Select, VersionMatch};
 use std::sync::Arc;
 

@@ -175,7 +175,7 @@ pub(crate) fn list(
         (Transform::PartialList(version), _) => {
             let document = around("PartialObjectMetadataList".to_owned(), format!("meta.k8s.io/{version}"));
             let item = streamed::item(negotiated, move |e| {
-                (stored::partial(&row, e, version), Shape::Document)
+                (partial::of_entry(&row, e, version), Shape::Document)
             });
             streamed::respond(entries, document, "items", negotiated, item, headers)
         }

@@ -102,16 +102,11 @@ fn list_metadata(entry: &Entry) -> Map {
     metadata
 }
 
-/// PartialObjectMetadata as a tree; see [`partial::of`].
-pub(crate) fn partial(resource: &Resource, entry: &Entry, version: &str) -> Value {
-    partial::of(resource, &entry.decode_parts(&Mask::of(&["metadata"])), version)
-}
-
 /// Appends encoded PartialObjectMetadata.
 pub(crate) fn write_partial(resource: &Resource, entry: &Entry, version: &str, out: &mut Vec<u8>) {
     match survey(entry, &Mask::Members(Vec::new())) {
         Ok((_, metadata)) => splice_partial(resource, entry, &metadata, version, out),
-        Err(UnexpectedEncoding) => json::encode(&partial(resource, entry, version), out),
+        Err(UnexpectedEncoding) => json::encode(&partial::of_entry(resource, entry, version), out),
     }
 }
 
@@ -119,7 +114,7 @@ fn splice_partial(resource: &Resource, entry: &Entry, metadata: &Metadata, versi
     let fields = resource.strategy.rules().wire_annotations;
     // The metadata of custom resources is stored sorted, and served in the order of the struct.
     if resource.unstructured || !fields.is_empty() && metadata.annotated(&entry.json, fields) {
-        return json::encode(&partial(resource, entry, version), out);
+        return json::encode(&partial::of_entry(resource, entry, version), out);
     }
     out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
     out.extend_from_slice(version.as_bytes());

@@ -2,8 +2,8 @@
 //! connector produces the response.
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::options::connect;
+use super::VerbResult;
 use crate::registry::{SubresourceBehaviour, WriteOptions};
 use crate::request::{Body, Request};
 use http::Method;

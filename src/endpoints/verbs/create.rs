@@ -4,15 +4,15 @@
 //! continue in the registry.
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish};
 use super::Reply;
+use super::VerbResult;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
-use crate::registry::store::WriteOptions;
+use crate::registry::write::WriteOptions;
 use crate::registry::{ResultObject, SubresourceBehaviour};
 use crate::request::Body;
 use std::sync::Arc;

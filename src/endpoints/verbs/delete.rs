@@ -1,11 +1,11 @@
 //! DELETE of a single object and of a collection.
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::negotiate::{Negotiated, Offer};
 use super::super::options::{DeleteQuery, ListQuery};
 use super::super::respond::list::list as respond_list;
 use super::super::{body, finish, respond};
+use super::VerbResult;
 use super::list;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};

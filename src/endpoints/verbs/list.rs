@@ -1,11 +1,11 @@
 //! GET of a collection, with paging. [`options`] and [`meta`] also serve delete collection.
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::negotiate::Offer;
 use super::super::offload;
 use super::super::options::ListQuery;
 use super::super::respond::list::{ListMeta, list as respond_list};
+use super::VerbResult;
 use crate::apimachinery::status::{Result, Status};
 use crate::storage::{ContinueToken, ListOptions, Listing, continue_token};
 

@@ -7,13 +7,13 @@ mod frames;
 mod messages;
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::negotiate::{Offer, Transform};
 use super::super::offload;
 use super::super::options::ListQuery;
 use super::super::options::list::min_revision;
 use super::super::respond;
 use super::super::respond::table::Include;
+use super::VerbResult;
 use crate::apimachinery::FieldSelector;
 use crate::apimachinery::status::{Result, Status};
 use crate::request::user::MASTERS;

@@ -6,7 +6,7 @@ use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::jsonpath::JsonPath;
 use crate::apimachinery::patch::go_print;
 use crate::apimachinery::value::{Str, Value};
-use crate::registry::resource::SelectableFields;
+use crate::registry::selectable_fields::SelectableFields;
 use crate::schema::StructuralSchema;
 use std::sync::Arc;
 

@@ -8,6 +8,7 @@ mod ratchet;
 mod schemas;
 mod selectable;
 mod versions;
+mod webhook;
 
 use super::approval::{ANNOTATION, Approval, is_protected};
 use super::internal::Internal;

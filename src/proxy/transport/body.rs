@@ -1,12 +1,12 @@
 //! The body of a backend's response, streamed to the client. [`BackendBody`] holds its connection and in-flight guards
 //! and releases them at the end.
 
-use super::balance::InFlightGuard;
+use super::health::InFlightGuard;
 use super::host::Host;
 use super::http2::{IncomingBody, Stream};
 use super::replay::ReplayRecord;
 use super::upload::Upload;
-use crate::proxy::dial::system_error;
+use crate::proxy::tcp::system_error;
 use crate::request::Body;
 use crate::request::body::BoxError;
 use bytes::Bytes;

@@ -1,20 +1,21 @@
 //! One `host:port`: checking out connections, dialing, and maintenance of the pool.
 //!
 //! Entry points: [`Host::try_stream`] for the common case of a multiplexed connection, [`Host::checkout`] for all
-//! others. `pool` holds the connections, `connection_limits` the limits, `balance` the health.
+//! others. `pool` holds the connections, `connection_limits` the limits, `health` the outcomes.
 
 mod pool;
 
-use super::balance::{Health, InFlight};
 use super::connection_limits::{self, ConnectionLimiter, ConnectionLimits, ConnectionPermit};
-use super::exchange::error_text;
+use super::health::{Health, InFlight};
+use super::http1::error_text;
 use super::http2::{self, Http2, Keepalive, KeepaliveState, Stream};
-use super::probation::{ProbeRequest, ProbeState};
+use super::probe::{ProbeRequest, ProbeState};
 use super::state::EndpointState;
 use super::{FailureHook, Transport};
-use crate::proxy::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
+use crate::proxy::dial::{Dialed, Offer, dial_socket, dial_watched};
 use crate::proxy::outbound::Outbound;
 use crate::proxy::target::Socket;
+use crate::proxy::tcp::DialError;
 use crate::proxy::tls::ClientTls;
 use crate::request::Body;
 use crate::sync::{Mutex, MutexGuard};

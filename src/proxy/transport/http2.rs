@@ -6,9 +6,9 @@
 use super::GOAWAY;
 use super::connection_limits::ConnectionLimiter;
 use super::upload::{self, Upload};
-use crate::proxy::dial;
 use crate::proxy::headers::clean_response;
 use crate::proxy::io::{Connection, ReceiveFlag};
+use crate::proxy::tcp;
 use crate::request::{Body, InformationalSender};
 use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::coalesce::coalesce;
@@ -135,7 +135,7 @@ pub(super) async fn connect(
 /// The error in Go's wording where Go has an equivalent one.
 pub(super) fn error_text(e: &h2::Error) -> String {
     if let Some(io) = e.get_io() {
-        return dial::system_error("read", io);
+        return tcp::system_error("read", io);
     }
     if e.is_go_away() && e.is_remote() && e.reason() == Some(Reason::NO_ERROR) {
         return format!("{GOAWAY}; ErrCode=NO_ERROR");

@@ -2,39 +2,22 @@
 //! for an address that still hangs.
 //!
 //! Entry points: [`Host::probe_if_due`] when a request would have used the address, [`Transport::probe_if_due`] from
-//! the availability check. The states and durations are described in `balance`.
+//! the availability check. The states and durations are described in `health`.
 
 use super::host::{Host, NoConnection};
+use super::probe::ProbeRequest;
 use super::{Outgoing, Transport, exchange};
-use crate::proxy::dial::DialError;
-use crate::request::Body;
+use crate::proxy::tcp::DialError;
 use crate::request::body::BoxError;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, Method};
+use http::Method;
 use http_body_util::BodyExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Timeout of a probe: the same as that of the availability check of an APIService.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Upper limit on the size of a probe's response.
 const MAX_RESPONSE: usize = 16 << 20;
-
-/// The probe request: a GET of a path that every backend serves.
-#[derive(Clone, Debug)]
-pub(crate) struct ProbeRequest {
-    pub target: PathAndQuery,
-    /// Headers, without `Host`.
-    pub headers: HeaderMap,
-}
-
-/// Whether a probe of the address is in flight.
-#[derive(Default)]
-pub(super) struct ProbeState(Arc<AtomicBool>);
-
-/// Guard of the probe in flight.
-struct ProbeGuard(Arc<AtomicBool>);
 
 /// Why a probe failed.
 #[derive(Debug, thiserror::Error)]
@@ -50,26 +33,6 @@ enum ProbeError {
     Body(#[from] BoxError),
     #[error("no answer to a probe")]
     Timeout,
-}
-
-impl Default for ProbeRequest {
-    fn default() -> Self {
-        Self {
-            target: PathAndQuery::from_static("/"),
-            headers: HeaderMap::new(),
-        }
-    }
-}
-
-impl From<ProbeRequest> for Outgoing {
-    fn from(probe_request: ProbeRequest) -> Self {
-        Self {
-            method: Method::GET,
-            target: probe_request.target,
-            headers: probe_request.headers,
-            body: Body::empty(),
-        }
-    }
 }
 
 impl Host {
@@ -132,24 +95,15 @@ impl Transport {
     }
 }
 
-impl ProbeState {
-    fn begin(&self) -> Option<ProbeGuard> {
-        (!self.0.swap(true, Ordering::Relaxed)).then(|| ProbeGuard(self.0.clone()))
-    }
-}
-
-impl Drop for ProbeGuard {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::aggregator::testing::{Backend, Pki, Still, raw_backend, response, transport};
     use crate::proxy::transport::{SendError, Transport};
-    use std::sync::atomic::AtomicUsize;
+    use crate::request::Body;
+    use http::HeaderMap;
+    use http::uri::PathAndQuery;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use tokio::net::TcpListener;
     use tokio::time::Instant;
 

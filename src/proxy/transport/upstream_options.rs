@@ -2,9 +2,10 @@
 //! that depend on them.
 
 use super::{Transport, balance, host, weighted};
-use crate::proxy::dial::{self, DialError, Offer};
+use crate::proxy::dial::{self, Offer};
 use crate::proxy::io::Connection;
 use crate::proxy::target::{Target, Timeouts};
+use crate::proxy::tcp::DialError;
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
 use std::sync::Arc;

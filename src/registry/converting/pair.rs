@@ -2,7 +2,7 @@
 
 use super::{Conversion, Converting, KindVersion, KindVersions, RenameField, Shape};
 use crate::apimachinery::value::Value;
-use crate::registry::resource::SelectableFields;
+use crate::registry::selectable_fields::SelectableFields;
 use std::sync::Arc;
 
 /// The conversions between the stored and the served version. Both set `apiVersion` and `kind` and return objects in

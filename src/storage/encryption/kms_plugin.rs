@@ -4,9 +4,8 @@
 //! Each plugin has a thread with its own runtime. Status checks run there in the background; storage uses cached
 //! results and blocks on the plugin only to decrypt a seed for the first time.
 
-use super::kms::check_key_id;
 use super::kms_client::{self, Client, DecryptRequest, EncryptRequest, StatusRequest};
-use super::{KmsError, random};
+use super::{KmsError, SourceError, random};
 use crate::apimachinery::codec::hex;
 use crate::cache::TtlCache;
 use crate::sync::Mutex;
@@ -17,6 +16,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as jobs;
+
+/// Maximum length of key id and of encrypted seed, in bytes.
+pub(super) const MAX_LENGTH: usize = 1024;
 
 /// Intervals of the status checks.
 #[derive(Clone, Copy, Debug)]
@@ -365,5 +367,20 @@ async fn decrypt(state: &State, client: &mut Client, source: &Source) -> Decrypt
     match plain.len() {
         16 | 24 | 32 => Ok(plain),
         n => Err(KmsError::KeyLength(n)),
+    }
+}
+
+/// Checks a key id.
+///
+/// # Errors
+/// The violated limit, worded as upstream.
+pub(super) fn check_key_id(id: &str) -> Result<(), SourceError> {
+    match id.len() {
+        0 => Err(SourceError::NoKeyId),
+        n if n > MAX_LENGTH => Err(SourceError::KeyIdLength {
+            length: n,
+            max: MAX_LENGTH,
+        }),
+        _ => Ok(()),
     }
 }

@@ -141,6 +141,11 @@ impl Reservation {
 }
 
 impl Current {
+    /// A reservation of zero bytes on the account of this flow; `None` if the pool has ended.
+    pub(crate) fn reservation(&self) -> Option<Reservation> {
+        Some(self.pool()?.reservation(self.flow))
+    }
+
     /// Waits until the caller has read enough of its earlier responses for another part of a response, which
     /// [`account_for_part`] counts. Meanwhile the flow is one of the [`HeldBackFlows`](super::HeldBackFlows), and its next
     /// requests wait in their queues.

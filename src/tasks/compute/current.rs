@@ -1,7 +1,7 @@
 //! The current pool: the pool and flow on whose behalf a future is being polled. Like tokio's `Handle::current`, it
 //! spares functions deep in a request from passing the pool along; it is set per poll, not per process.
 
-use super::{ComputePool, Error, Flow, Handle, Lease, Reservation, RunnableJobs, Spawned};
+use super::{ComputePool, Error, Flow, Handle, Lease, RunnableJobs, Spawned};
 use pin_project_lite::pin_project;
 use std::cell::RefCell;
 use std::future::Future;
@@ -124,11 +124,6 @@ impl Current {
     ) -> Result<T, Error> {
         let pool = self.pool().ok_or(Error::Interrupted)?;
         pool.run_counted(self.flow, self.runnable.clone(), memory, work).await
-    }
-
-    /// A reservation of zero bytes on the account of this flow; `None` if the pool has ended.
-    pub(crate) fn reservation(&self) -> Option<Reservation> {
-        Some(self.pool()?.reservation(self.flow))
     }
 
     /// Wraps `inner` so that it is polled on behalf of this flow and request.

@@ -1,7 +1,7 @@
 //! Quota usage of pods.
 
 use super::super::resources::{CountingMode, List, ResourceKind, has_own_resources, list, of_pod};
-use super::evaluate::Amounts;
+use super::amounts::Amounts;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::time;
@@ -136,7 +136,7 @@ pub(super) fn usage(pod: &Value) -> Amounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::evaluate::format_amounts;
+    use super::super::amounts::format_amounts;
     use super::*;
     use crate::json;
 

@@ -7,8 +7,8 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::controlplane::allocators::IpFamily;
 use crate::registry::StoreLookup;
-use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
+use crate::registry::write::WriteOptions;
 use async_trait::async_trait;
 use std::net::IpAddr;
 

@@ -3,9 +3,9 @@
 
 use crate::pki::certs::{CaPool, DynamicCa, DynamicKeyPair, KeyPairData};
 use crate::proxy::backend::Backend;
-use crate::proxy::dial::DIAL_TIMEOUT;
 use crate::proxy::policy::ProxyPolicy;
 use crate::proxy::resolver::Resolver;
+use crate::proxy::tcp::DIAL_TIMEOUT;
 use crate::proxy::tls::{self, ClientTls, TlsBuilder, TlsInputs};
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;

@@ -1,7 +1,7 @@
 //! Validation of environment variables, and of the field and resource references that volumes use too.
 
+use super::super::common::no_backsteps;
 use super::super::common::quantity;
-use super::super::sources::no_backsteps;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{
     config_map_key, dns1123_label, dns1123_subdomain, env_var_name, name_is_dns_subdomain, qualified_name,

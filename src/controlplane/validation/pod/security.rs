@@ -1,6 +1,6 @@
 //! Validation of security contexts of pods and containers, and of fields that the pod's operating system lacks.
 
-use super::super::sources::local_path;
+use super::super::common::local_path;
 use super::super::{common, go_form};
 use super::windows;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};

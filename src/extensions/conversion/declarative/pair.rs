@@ -8,8 +8,7 @@
 //! A move removes the objects that become empty by it, and creates those it needs. Where the way back would then lack an
 //! object that the source had, its path is kept too.
 
-use super::path::{Items, Keys};
-use super::proof::node;
+use super::path::{Items, Keys, node};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Str, Value};
 

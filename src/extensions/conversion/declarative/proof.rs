@@ -6,7 +6,7 @@
 //! schemas say (descriptions, limits, rules) is about which values are valid, not about which survive.
 
 use super::pair::{Move, Only, Pair};
-use super::path::{Items, Keys};
+use super::path::{Items, Keys, node};
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::interrupt::checkpoint;
 use std::collections::HashSet;
@@ -144,13 +144,6 @@ fn distinct(pair: &Pair, reasons: &mut Vec<Reason>) {
             }
         }
     }
-}
-
-/// The schema of an object's field.
-pub(super) fn node<'s>(root: &'s Value, keys: &Keys) -> Option<&'s Value> {
-    keys.0
-        .iter()
-        .try_fold(root, |schema, key| schema.get("properties").as_object()?.get(key))
 }
 
 /// Where the schema of an object's field is.

@@ -1,7 +1,7 @@
 //! Which rules an update enforces: none that the stored definition violates already, so that it can still be changed.
 
-use super::conversion::{REVIEW_VERSIONS, ca_bundle};
 use super::selectable;
+use super::webhook::{REVIEW_VERSIONS, ca_bundle};
 use crate::apimachinery::interrupt::checkpoint;
 use crate::apimachinery::value::Value;
 use crate::extensions::definitions::internal::Internal;
