@@ -1,9 +1,9 @@
 //! What calls cost at run time: cel-go's numbers for the language, Kubernetes' for its libraries.
 
 use crate::library::Overload;
-use crate::library::net::Net;
 use crate::types::Type;
 use crate::value::Val;
+use crate::value::net::Net;
 
 /// What a call costs: part of it is known before the call, and bounds its work; the rest depends on the result.
 #[derive(Clone, Copy)]

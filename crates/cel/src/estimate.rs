@@ -7,7 +7,7 @@ mod size;
 use crate::Environment;
 use crate::ast::{Expr, Fold, Kind, Literal};
 use crate::checker::{Checked, Reference};
-use crate::macros::{TARGET, is_bind};
+use crate::parser::macros::{TARGET, is_bind};
 use crate::types::{Schema, Type};
 use size::{Entries, Size};
 use std::sync::Arc;

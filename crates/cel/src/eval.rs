@@ -4,6 +4,7 @@ mod fold;
 
 use crate::plan::{Call, Index, Node, Regex, Select, Selection};
 use crate::types::ObjectType;
+use crate::value::json_patch;
 use crate::value::{Dict, Fail, NO_OVERLOAD, Out, Record, Text, Val, error, no_overload};
 use crate::{Activation, Program, library};
 use std::collections::BTreeMap;
@@ -190,8 +191,8 @@ impl<'p, 'a> Machine<'p, 'a> {
         }
         let mut out = BTreeMap::new();
         for (name, value) in values {
-            match Arc::ptr_eq(of, &library::patch::TYPE) {
-                true => library::patch::set(&mut out, name, value)?,
+            match Arc::ptr_eq(of, &json_patch::TYPE) {
+                true => json_patch::set(&mut out, name, value)?,
                 false => drop(out.insert(Str::new(name), value)),
             }
         }

@@ -43,7 +43,6 @@ mod estimate;
 mod eval;
 mod lexer;
 mod library;
-mod macros;
 mod parser;
 mod plan;
 mod source;
@@ -53,14 +52,14 @@ mod unify;
 mod value;
 
 pub use budget::{Budget, Exceeded};
-pub use library::authorizer::{Authority, Authorizer, Check, Decision};
-pub use library::format::Format;
-pub use library::net::Net;
-pub use library::semver::Semver;
-pub use library::url::Url;
 pub use source::{Issue, Issues};
 pub use time_value::Stamp;
 pub use types::{Field, ListType, ObjectType, Schema, Type, escape};
+pub use value::authority::{Authority, Authorizer, Check, Decision};
+pub use value::format::Format;
+pub use value::net::Net;
+pub use value::semver::Semver;
+pub use value::url::Url;
 pub use value::{Dict, Fail, Key, List, Out, Record, Text, TreeError, Val, WrongNames};
 
 use std::sync::Arc;
@@ -193,7 +192,7 @@ impl Environment {
         }
         match name {
             _ if !self.constructs_objects => None,
-            "JSONPatch" => Some(library::patch::TYPE.clone()),
+            "JSONPatch" => Some(value::json_patch::TYPE.clone()),
             "Object" => Some(Arc::new(ObjectType::open(name))),
             _ => name.starts_with("Object.").then(|| Arc::new(ObjectType::open(name))),
         }

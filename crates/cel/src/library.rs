@@ -1,21 +1,21 @@
 //! The functions. Each library lists its functions with their overloads as text; [`function`] finds them by name.
 
-pub(crate) mod authorizer;
-pub(crate) mod format;
+mod authorizer;
+mod format;
 mod lists;
-pub(crate) mod net;
+mod net;
 mod optional;
-pub(crate) mod patch;
+mod patch;
 pub(crate) mod printf;
 mod quantity;
 pub(crate) mod regex;
-pub(crate) mod semver;
+mod semver;
 mod sets;
 mod signature;
 mod standard;
 mod strings;
 mod times;
-pub(crate) mod url;
+mod url;
 
 pub(crate) use lists::sum_of;
 pub(crate) use standard::{element, key, no_index, shown};

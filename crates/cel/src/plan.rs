@@ -11,7 +11,7 @@ use crate::checker::{Checked, Reference};
 use crate::cost::{self, CallCost};
 use crate::library::regex::{self, Pattern, PatternError};
 use crate::library::{self, Body, Callee, Function};
-use crate::macros::TARGET;
+use crate::parser::macros::TARGET;
 use crate::types::{ObjectType, Type};
 use crate::value::{Fail, Key, List, NO_OVERLOAD, Text, Val};
 use std::collections::BTreeSet;

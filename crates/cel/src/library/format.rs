@@ -1,10 +1,10 @@
 //! Named formats: `format.dns1123Label().validate(name)`.
 
 use super::{Body::Strict, Declaration};
-use crate::library::url::Url;
 use crate::time_value::Stamp;
+use crate::value::format::Format;
+use crate::value::url::Url;
 use crate::value::{Out, Val, no_overload};
-use std::fmt;
 use std::sync::Arc;
 use torana_apimachinery::validation;
 
@@ -43,20 +43,6 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
 ];
 
 const NONE: &[&str] = &["() Format"];
-
-/// A format that strings can be validated against.
-pub struct Format {
-    name: &'static str,
-    validate: fn(&str) -> Vec<String>,
-    /// The size of the pattern that stands for it in costs.
-    pub(crate) pattern_size: u64,
-}
-
-impl fmt::Debug for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
 
 macro_rules! format {
     ($name:literal, $size:literal, $validate:expr) => {

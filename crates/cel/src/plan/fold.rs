@@ -3,7 +3,7 @@
 use super::{Fold, Node, PlanError, Planner};
 use crate::ast::{Call, Fold as FoldExpr, Kind, op};
 use crate::library::{self, Callee};
-use crate::macros::{RESULT, TARGET, is_bind};
+use crate::parser::macros::{RESULT, TARGET, is_bind};
 use crate::value::Val;
 use std::collections::BTreeMap;
 use std::sync::Arc;
