@@ -8,7 +8,7 @@ use crate::json;
 use crate::tasks::compute;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use torana_cel::{Budget, Environment, Exceeded, Issues, Program, Schema, Type, Unusable, Val, Variable};
+use torana_cel::{Budget, Environment, Exceeded, Program, Schema, Type, Unusable, Val, Variable};
 
 const MAX_CONDITIONS: usize = 64;
 /// About what an evaluation allocates: its cost bounds the sizes of what it makes.
@@ -44,10 +44,8 @@ pub(super) enum ConditionError {
 /// Why an expression is no condition. Upstream's texts.
 #[derive(Debug, thiserror::Error)]
 enum InvalidCondition {
-    #[error("program instantiation failed: {0}")]
-    Constants(#[source] Issues),
-    #[error("compilation failed: {0}")]
-    Compilation(#[source] Issues),
+    #[error(transparent)]
+    Unusable(Unusable),
     #[error("must evaluate to bool but got {0}")]
     NotBool(String),
 }
@@ -212,9 +210,8 @@ impl MatchConditions {
 fn compile(environment: &Environment, text: &str) -> Result<Program, InvalidCondition> {
     let compiled = environment.compile_typed(text, |of| *of == Type::Bool);
     compiled.map_err(|why| match why {
-        Unusable::Compilation(issues) => InvalidCondition::Compilation(issues),
         Unusable::Type(of) => InvalidCondition::NotBool(of.full_name().to_string()),
-        Unusable::Instantiation(issues) => InvalidCondition::Constants(issues),
+        other => InvalidCondition::Unusable(other),
     })
 }
 

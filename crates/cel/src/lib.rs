@@ -86,15 +86,18 @@ pub struct Program {
     estimate: u64,
 }
 
-/// Why an expression cannot be used for something, in the order in which Kubernetes finds out.
-#[derive(Debug)]
+/// Why an expression cannot be used for something, in the order in which Kubernetes finds out, and in its words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// It does not compile.
-    Compilation(Issues),
-    /// It has another type.
+    /// It has a mistake of syntax or type.
+    #[error("compilation failed: {0}")]
+    Compilation(#[source] Issues),
+    /// It has another type than the place where it is used requires.
+    #[error("unexpected type {0}")]
     Type(Type),
-    /// Its constants cannot be computed ([`Issues::is_of_constants`]).
-    Instantiation(Issues),
+    /// Its constants cannot be computed ([`Issues::is_of_constants`]), such as a pattern that is no regular expression.
+    #[error("program instantiation failed: {0}")]
+    Instantiation(#[source] Issues),
 }
 
 /// Where an evaluation finds its variables.

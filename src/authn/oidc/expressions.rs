@@ -4,9 +4,7 @@
 use crate::apimachinery::value::{Map, Value};
 use crate::request::UserInfo;
 use std::sync::{Arc, LazyLock};
-use torana_cel::{
-    Budget, Environment, Exceeded, Fail, Issues, Program, Schema, Type, Unusable, Val, Variable, selects,
-};
+use torana_cel::{Budget, Environment, Exceeded, Fail, Program, Schema, Type, Unusable, Val, Variable, selects};
 
 /// The variable of expressions on claims.
 const CLAIMS: &str = "claims";
@@ -32,12 +30,8 @@ impl Eq for Expression {}
 /// Why an expression cannot be used. Upstream's texts.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CompileError {
-    /// Its constants do not fit, such as a pattern that is no regular expression.
-    #[error("program instantiation failed: {0}")]
-    Constants(#[source] Issues),
-    /// It has a mistake of syntax or type.
-    #[error("compilation failed: {0}")]
-    Compilation(#[source] Issues),
+    #[error(transparent)]
+    Unusable(Unusable),
     /// Its result is no boolean, or may be none.
     #[error("must evaluate to bool")]
     NotBool,
@@ -92,10 +86,9 @@ impl Expression {
     fn compile(environment: &Environment, text: &str, returns: Returns) -> Result<Self, CompileError> {
         let accepts = |of: &Type| matches!(returns, Returns::Anything) || *of == Type::Bool;
         let program = environment.compile_typed(text, accepts).map_err(|why| match why {
-            Unusable::Compilation(issues) => CompileError::Compilation(issues),
             // Also for a claim as it is: nothing says that it is a boolean.
             Unusable::Type(_) => CompileError::NotBool,
-            Unusable::Instantiation(issues) => CompileError::Constants(issues),
+            other => CompileError::Unusable(other),
         })?;
         Ok(Self {
             text: text.into(),

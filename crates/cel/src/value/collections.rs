@@ -1,6 +1,5 @@
 //! Lists, maps and objects: borrowed from the input, or computed.
 
-use super::json_patch;
 use super::{Fail, Key, Out, Text, Val};
 use crate::types::{ListType, ObjectType, Schema, unescape, untyped};
 use std::collections::BTreeMap;
@@ -150,13 +149,6 @@ const MAX_ERRORS: usize = 100;
 pub struct WrongNames(Vec<String>);
 
 impl<'a> Record<'a> {
-    /// A field. Operations of patches have those that are not set, too.
-    pub(crate) fn field(&self, name: &str) -> Option<Out<'a>> {
-        let set = self.fields.get(name).cloned().map(Ok);
-        let is_patch = Arc::ptr_eq(&self.of, &json_patch::TYPE);
-        set.or_else(|| is_patch.then(|| json_patch::unset(name)))
-    }
-
     /// Whether the types of the objects that are constructed here are named by the path of the field they are in, as the
     /// types of a mutating policy are: `Object.spec.template`.
     ///

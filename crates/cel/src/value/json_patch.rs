@@ -1,6 +1,6 @@
-//! The operations of JSON patches, which are [`Record`](super::Record)s of one type.
+//! The operations of JSON patches, which are [`Record`]s of one type.
 
-use super::{Dict, Fail, List, Out, Val, error};
+use super::{Dict, Fail, List, Out, Record, Val, error};
 use crate::types::{Field, ObjectType, Schema, Type};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -36,7 +36,7 @@ pub(crate) fn set<'a>(fields: &mut BTreeMap<Str, Val<'a>>, name: &str, value: Va
 }
 
 /// A field of an operation that is not set.
-pub(crate) fn unset<'a>(name: &str) -> Out<'a> {
+fn unset<'a>(name: &str) -> Out<'a> {
     match name {
         "value" => Ok(Val::Null),
         "op" | "path" | "from" => Ok("".into()),
@@ -62,5 +62,14 @@ fn go_type<'v>(v: &'v Val<'_>) -> &'v str {
         Val::Quantity(..) => "*resource.Quantity",
         Val::Record(of) if Arc::ptr_eq(&of.of, &TYPE) => "*mutation.JSONPatchVal",
         other => other.type_name(),
+    }
+}
+
+impl<'a> Record<'a> {
+    /// A field. Operations of patches have those that are not set, too.
+    pub(crate) fn field(&self, name: &str) -> Option<Out<'a>> {
+        let set = self.fields.get(name).cloned().map(Ok);
+        let is_patch = Arc::ptr_eq(&self.of, &TYPE);
+        set.or_else(|| is_patch.then(|| unset(name)))
     }
 }
