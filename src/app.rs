@@ -81,7 +81,7 @@ pub struct Gateway {
 /// finished. Needs a multi-threaded tokio runtime.
 ///
 /// # Errors
-/// What cannot be used: the data directory, the port, a file.
+/// The data directory, the port or a file cannot be used.
 pub fn start(options: CompletedOptions) -> BoxFuture<'static, Result<Gateway, Error>> {
     start_with(options, Vec::new())
 }

@@ -86,7 +86,7 @@ fn assert_served(what: &str, outcome: &Outcome) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_turned_away_because_of_the_flood_of_another() {
+async fn a_flood_causes_no_rejections_of_other_clients() {
     let dir = tempfile::tempdir().unwrap();
     let (_running, gateway) = start(dir.path()).await;
     for n in 0..100 {

@@ -152,7 +152,7 @@ impl ObjectLookup {
     /// As [`get_cached`](Self::get_cached), of a storage and without decoding.
     ///
     /// # Errors
-    /// Those of the storage.
+    /// The error of the storage.
     pub(crate) async fn cached_entry(
         storage: &Arc<dyn Storage>,
         key: &str,
@@ -212,7 +212,7 @@ impl ObjectLookup {
     /// with a name.
     ///
     /// # Errors
-    /// Those of the storage.
+    /// The error of the storage.
     pub(crate) async fn objects_in(
         storage: &Arc<dyn Storage>,
         namespace: &str,

@@ -32,7 +32,7 @@ pub(crate) struct Versioned<'a> {
 /// The object and old object of a write in the version `target`.
 ///
 /// # Errors
-/// Those of the conversion.
+/// The error of the conversion.
 pub(crate) async fn encode(
     cluster: &ObjectLookup,
     attributes: &Attributes,
@@ -83,7 +83,7 @@ impl<'a> Versioned<'a> {
     /// Converts the object to another version.
     ///
     /// # Errors
-    /// Those of the conversion.
+    /// The error of the conversion.
     pub(crate) async fn convert_to(&mut self, target: &ServedKind) -> Result<()> {
         if self.version.kind != target.kind {
             if !self.changed && self.original.is_none() {
@@ -100,7 +100,7 @@ impl<'a> Versioned<'a> {
     /// Converts the object to another version, and encodes it.
     ///
     /// # Errors
-    /// Those of the conversion.
+    /// The error of the conversion.
     pub(crate) async fn encode_as(&mut self, target: &ServedKind) -> Result<Encoded> {
         self.convert_to(target).await?;
         if let Some(encoded) = &self.encoded {
@@ -121,7 +121,7 @@ impl<'a> Versioned<'a> {
     /// The object in the version of the request.
     ///
     /// # Errors
-    /// Those of the conversion.
+    /// The error of the conversion.
     pub(crate) async fn finish(self) -> Result<Value> {
         match self.original {
             Some(original) if !self.changed => Ok(original),

@@ -33,7 +33,7 @@ use std::time::Duration;
 const WORKERS: usize = 64;
 const RESYNC: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(30));
-/// Of unreachable backends: recovery is noticed within a second.
+/// Probe interval of unreachable backends: recovery is noticed within a second.
 const RETRY: Backoff = Backoff::doubling(Duration::from_millis(125), Duration::from_secs(1));
 /// The time between two checks that have to agree before an APIService changes between available and unavailable.
 const CONFIRM: Duration = Duration::from_millis(700);

@@ -43,7 +43,7 @@ pub(crate) struct BackendStats {
     max_requests: AtomicUsize,
     max_watches: usize,
     in_flight: AtomicUsize,
-    /// Of the places for requests: their flood is limited by the gateway's seats only while they need those.
+    /// Shares of `max_requests`. The gateway's seats limit a flood only while its requests occupy seats.
     shares: Shares,
     watching: AtomicUsize,
     answered: AtomicU64,

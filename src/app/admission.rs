@@ -32,7 +32,7 @@ pub(crate) struct PluginDependencies<'a> {
 }
 
 impl PluginDependencies<'_> {
-    /// What a plugin of policies evaluates them with.
+    /// Dependencies of a plugin of policies.
     fn surroundings<M>(&self, metrics: M) -> Surroundings<M> {
         Surroundings {
             cluster: self.cluster.clone(),
@@ -42,7 +42,7 @@ impl PluginDependencies<'_> {
         }
     }
 
-    /// What a plugin of webhooks calls them with.
+    /// Dependencies of a plugin of webhooks.
     fn calls(&self, webhooks: &Arc<SharedWebhooks>) -> Calls {
         Calls {
             cluster: self.cluster.clone(),

@@ -1,4 +1,4 @@
-//! What a program that embeds the gateway adds to it: API groups, and `tower` layers around the filter chain.
+//! [`GatewayBuilder`]: an embedding program adds API groups, and `tower` layers around the filter chain.
 
 use crate::cli::CompletedOptions;
 use crate::request::body::BoxError;

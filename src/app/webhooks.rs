@@ -1,4 +1,4 @@
-//! What webhooks are called with: TLS, egress rules, and the aggregator's view of Services.
+//! Builds the callers of webhooks from TLS, egress rules, and the aggregator's view of Services.
 
 use super::Error;
 use super::error::{admission_file, admission_plugin};
@@ -66,7 +66,7 @@ impl ResolveService for Services {
     }
 }
 
-/// What the callers of webhooks are made from.
+/// Dependencies of the callers of webhooks.
 pub(crate) struct Callers<'a> {
     /// Cryptography for TLS.
     pub provider: &'a Arc<CryptoProvider>,

@@ -1,5 +1,5 @@
 //! Bearer tokens, in the `Authorization` header ([`BearerToken`]) or as a WebSocket subprotocol ([`WebSocketToken`]).
-//! What a token means is up to the [`TokenAuthenticator`] behind them.
+//! The [`TokenAuthenticator`] behind them decides about the token.
 
 use super::{AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome};
 use crate::apimachinery::field::aggregate_texts;

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_that_do_not_compile_are_told_in_upstreams_words() {
+    fn compile_errors_have_upstreams_texts() {
         let told = parse(&["1", "true", "true", " ", "request.nothere"]).unwrap_err();
         for part in [
             "matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool but got int",

@@ -47,7 +47,7 @@ fn account_key(key: &str, token: &AccountToken) -> Option<Str> {
     Some(format!("{namespace}/{}", token.account).into())
 }
 
-/// Follows the index.
+/// Updates the index with a change of a Secret.
 fn index(by_account: &ByAccount, change: &Change<'_, Secret>) {
     let account = |secret: Option<&Arc<Secret>>| account_key(change.key, secret?.account()?);
     let (old, new) = (account(change.old), account(change.new));
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_missing_is_filled_in() {
+    fn only_missing_fields_are_filled_in() {
         let ca = Bytes::from_static(b"PEM");
         let empty = json!({"metadata": {"namespace": "x"}});
         let filled = missing(&empty, Some(&ca)).expect("all is missing");

@@ -1,5 +1,5 @@
-//! Certificate signing requests for the signers that Kubernetes defines (`pkg/controller/certificates`): approves those of
-//! kubelets for themselves, signs what is approved, and deletes what nobody needs any more.
+//! Certificate signing requests for the signers that Kubernetes defines (`pkg/controller/certificates`): approves
+//! requests of kubelets for their own certificates, signs approved requests, and deletes old ones.
 //!
 //! `rules` says what a signer accepts, `cleaner` how long a request is kept.
 
@@ -30,7 +30,7 @@ use std::sync::Arc;
 const GROUP: &str = "certificates.k8s.io";
 const QUEUE: &str = "certificate";
 
-/// What the loops look at first.
+/// The state of a request that decides which loop handles it.
 #[derive(Debug, PartialEq, Eq)]
 struct State {
     /// Neither approved nor denied.
@@ -146,7 +146,7 @@ async fn approve(api: Loopback, mut request: Value) -> Result<(), Failure> {
     )))
 }
 
-/// Whether who made the request may create this subresource of requests.
+/// Whether the requesting user may create this subresource of certificate signing requests.
 async fn may(api: &Loopback, request: &Value, subresource: &str) -> Result<bool, Failure> {
     let spec = request.get("spec");
     let attributes = json!({"group": GROUP, "resource": "certificatesigningrequests", "verb": "create", "version": "*",

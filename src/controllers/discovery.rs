@@ -1,4 +1,4 @@
-//! What the gateway serves, from its own aggregated discovery: built-in, custom and aggregated resources alike.
+//! The resources that the gateway serves, built-in, custom and aggregated, read from its own aggregated discovery.
 
 use super::loopback::{Failure, Loopback};
 use crate::apimachinery::value::{Str, Value};
@@ -38,7 +38,7 @@ pub(crate) struct Discovered {
 }
 
 impl Discovered {
-    /// client-go's text for the group versions that are not known (`discovery.ErrGroupDiscoveryFailed`).
+    /// client-go's text for group versions whose discovery failed (`discovery.ErrGroupDiscoveryFailed`).
     pub(crate) fn failure(&self) -> Option<String> {
         if self.stale.is_empty() {
             return None;
@@ -88,7 +88,7 @@ impl Discovered {
     }
 }
 
-/// Reads what is served now.
+/// Reads the resources that are served now.
 ///
 /// # Errors
 /// The gateway itself does not answer.

@@ -31,7 +31,7 @@ fn limits(entry: &Entry) -> Limits {
     entry.decode_parts(&PARTS)
 }
 
-/// Whether a Pod counts, and in which scope. Other changes of a Pod do not change its usage.
+/// Whether a Pod counts, and in which scope. Only a change of these changes its usage.
 fn pod_usage(entry: &Entry) -> [bool; 3] {
     static PARTS: LazyLock<Mask> = LazyLock::new(|| {
         Mask::of(&[

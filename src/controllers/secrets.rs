@@ -1,4 +1,4 @@
-//! [`Secret`]: what the loops keep of a Secret. Only bootstrap tokens are kept with their content.
+//! [`Secret`]: the informers' record of a Secret. Only bootstrap tokens are stored with their content.
 
 mod account;
 mod bootstrap;

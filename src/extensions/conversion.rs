@@ -90,7 +90,7 @@ impl DefinitionVersions {
     /// Converts an object of any version to the `version`th one.
     ///
     /// # Errors
-    /// Those of the conversion.
+    /// The error of the conversion.
     pub(crate) async fn convert(&self, object: Value, version: usize) -> Result<Value, NotConverted> {
         let to = &self.kind.versions[version];
         let converted = match self.kind.conversion.convert(vec![object], to) {

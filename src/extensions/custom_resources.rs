@@ -7,7 +7,7 @@
 //!    └──▶ establishing, finalizing; naming is a controller of its own
 //! ```
 //!
-//! A definition that nobody uses costs its stored bytes and a [`Definition`]. Its schema is compiled, and the storage of
+//! An unused definition costs its stored bytes and a [`Definition`]. Its schema is compiled, and the storage of
 //! its objects opened, by the first request that needs them. A change of the spec replaces only the versions it
 //! concerns; requests in flight finish with what they started with.
 
@@ -51,7 +51,7 @@ use handler::CustomResourceHandler;
 use std::sync::Arc;
 use version::Builder;
 
-/// What custom resources are served with.
+/// Dependencies of custom resources.
 pub(crate) struct Config {
     /// The store of the definitions.
     pub definitions: Arc<Store>,

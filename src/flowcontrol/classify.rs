@@ -20,7 +20,7 @@ pub(crate) const CATCH_ALL: &str = "catch-all";
 pub(crate) struct FlowSchema {
     /// Its name.
     pub name: Arc<str>,
-    /// Of the schema and its level.
+    /// The UIDs of the schema and its level.
     pub uids: Arc<Uids>,
     /// Its level.
     pub level: Arc<Level>,

@@ -45,7 +45,7 @@ pub(crate) trait Conversion: Send + Sync + 'static {
         true
     }
 
-    /// True if conversions wait for somebody else. Readers of the same object then share one.
+    /// True if conversions wait for another process, such as a webhook. Concurrent readers of an object then share one call.
     fn asks_others(&self) -> bool {
         false
     }
@@ -69,7 +69,7 @@ pub(crate) type RenameField = fn(&str) -> Option<&str>;
 pub(crate) enum Converting {
     /// Computed.
     Done(Result<Vec<Value>, NotConverted>),
-    /// Waits for somebody else, such as a webhook. Dropping the future gives the conversion up. It must not wait for
+    /// Waits for another process, such as a webhook. Dropping the future cancels the conversion. It must not wait for
     /// ever, because nothing else limits a watch.
     Pending(BoxFuture<'static, Result<Vec<Value>, NotConverted>>),
 }
@@ -78,7 +78,7 @@ pub(crate) enum Converting {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotConverted(pub String);
 
-/// What one version does to objects. As upstream, defaults are those of the version an object is stored in.
+/// Normalisation of objects in one version. As upstream, an object gets the defaults of the version it is stored in.
 pub(crate) trait Shape: Send + Sync + 'static {
     /// Brings a stored object of this version into shape: removes unknown fields and sets defaults. Idempotent.
     fn read(&self, object: &mut Value);

@@ -137,12 +137,12 @@ pub trait Strategy: Send + Sync + 'static {
         }
     }
 
-    /// What writes do besides changing the object, such as allocating cluster IPs.
+    /// Side effects of writes, such as allocating cluster IPs.
     fn effects(&self) -> Option<&dyn SideEffects> {
         None
     }
 
-    /// What deletes do besides removing the object. Without it, nothing is protected and there is no grace period.
+    /// Rules for deletes. Without them, nothing is protected and there is no grace period.
     fn deletion(&self) -> Option<&dyn DeleteStrategy> {
         None
     }

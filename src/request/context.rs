@@ -89,7 +89,7 @@ impl HasExtensions for Parts {
     }
 }
 
-/// What [`RequestContext::of`] returns for a request without a context, as in tests.
+/// The empty context that [`RequestContext::of`] returns for a request without one, as in tests.
 static NONE: LazyLock<RequestContext> = LazyLock::new(RequestContext::default);
 
 impl RequestContext {

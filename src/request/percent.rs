@@ -5,9 +5,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_e
 use std::borrow::Cow;
 
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// What Go escapes in a query component.
+/// The characters that Go escapes in a query component.
 const QUERY: &AsciiSet = &UNRESERVED;
-/// What Go escapes in a path.
+/// The characters that Go escapes in a path.
 const PATH: &AsciiSet = &UNRESERVED
     .remove(b'$')
     .remove(b'&')

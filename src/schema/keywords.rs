@@ -1,4 +1,4 @@
-//! What the keywords of a schema may be, whether it is structural or not (upstream's
+//! Validation of the keywords of a schema, whether it is structural or not (upstream's
 //! `ValidateCustomResourceDefinitionOpenAPISchema` in `pkg/apis/apiextensions/validation`). The entry point is [`check`].
 
 mod lists;

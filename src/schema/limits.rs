@@ -1,4 +1,4 @@
-//! What a schema may cost. Upstream has no such limits; they are far above what real definitions contain.
+//! Limits on the cost of a schema. Upstream has none; they are far above what real definitions contain.
 
 use super::CompileError;
 use crate::apimachinery::value::Value;

@@ -391,7 +391,7 @@ fn keywords_are_refused_with_upstreams_messages() {
 }
 
 #[test]
-fn what_a_junctor_restricts_must_be_described_outside() {
+fn fields_in_any_of_must_be_declared_outside_of_it() {
     let outer = json!({"type": "object", "anyOf": [{"properties": {"z": {"minLength": 1}}}], "properties": {
         "y": {"type": "object", "oneOf": [{"properties": {"z": {"minLength": 1}}}]}}});
     assert_eq!(

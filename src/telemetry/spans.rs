@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_built_while_nobody_listens() {
+    fn spans_are_not_built_without_a_subscriber() {
         let made = http::Request::get("/api").body(()).unwrap();
         let spans = [
             connection(([127, 0, 0, 1], 1).into()),

@@ -127,7 +127,7 @@ fn the_compose_file_is_valid() {
 }
 
 #[test]
-fn what_the_compose_file_names_exists() {
+fn files_named_in_the_compose_file_exist() {
     let text = read("compose/compose.yaml");
     let gateway = text
         .split("  gateway:\n")

@@ -1,4 +1,4 @@
-//! The type checker: finds the type of every node and what every name refers to, or says why an expression has none.
+//! The type checker: determines the type of every node and resolves every name, or reports why that is impossible.
 
 mod call;
 mod format;
@@ -13,7 +13,7 @@ use crate::unify::{MAX_PARTS, Unifier};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What the checker found.
+/// The result of the check.
 pub(crate) struct Checked {
     /// The type of each node, by id.
     pub types: Vec<Type>,
@@ -26,7 +26,7 @@ pub(crate) struct Checked {
 /// What a node refers to.
 #[derive(Clone, Default)]
 pub(crate) enum Reference {
-    /// Nothing by name.
+    /// The node is no reference.
     #[default]
     None,
     /// The declared variable with this index in [`Checked::variables`].
@@ -127,7 +127,7 @@ impl Checker<'_> {
         ty
     }
 
-    /// The type of what a name, which may be qualified, refers to.
+    /// The type of the variable or type that a name refers to. The name may be qualified.
     fn identifier(&mut self, id: Id, name: &str) -> Option<Type> {
         if let Some((_, ty)) = self.scopes.iter().rev().find(|(n, _)| &**n == name) {
             return Some(ty.clone());
@@ -156,7 +156,7 @@ impl Checker<'_> {
         {
             return ty;
         }
-        // A declared member is there; its value may still be an error.
+        // A declared member exists; reading it may still fail.
         if select.test
             && let Some(name) = &name
             && self.env.variable(name).is_some()

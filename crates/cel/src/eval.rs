@@ -19,23 +19,23 @@ pub(crate) struct Machine<'p, 'a> {
     variables: Vec<Option<Out<'a>>>,
     /// Variables of loops.
     locals: Vec<Out<'a>>,
-    /// Values of locals that nobody has read yet.
+    /// Locals that have not been evaluated yet.
     unread: Vec<Option<&'a Node>>,
-    /// What the values of `Node::Twice` cost.
+    /// Cost of each value of `Node::Twice`.
     repeated: Vec<u64>,
     pub cost: u64,
     limit: u64,
     /// Bytes that may yet be allocated for strings and lists whose size the cost does not bound.
     memory: usize,
-    /// What patterns may yet take.
+    /// Remaining work for regular expressions.
     work: library::regex::Work,
 }
 
-/// What computed strings and lists may take in one evaluation. cel-go shares the parts of lists that are added, and
+/// Maximum bytes of computed strings and lists in one evaluation. cel-go shares the parts of lists that are added, and
 /// charges nothing for what `replace` builds.
 const MEMORY: usize = 64 << 20;
 
-/// The member of an object or map, if it is there. A field that is null is not.
+/// The member of an object or map, if it is present. A null field counts as absent.
 pub(crate) fn field<'a>(of: &Val<'a>, name: &'a str) -> Option<Out<'a>> {
     match of {
         Val::Object(m, ty) => {
@@ -229,7 +229,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             of => (of, select.kind == Selection::Optional),
         };
         let found = match of {
-            // Only what is set is present.
+            // Unset fields of a constructed object count as absent.
             Val::Record(record) if optional || select.kind == Selection::Test => {
                 Ok(record.fields.get(&*select.field).cloned())
             }
@@ -420,7 +420,7 @@ fn memory_of(v: &Val<'_>) -> usize {
     }
 }
 
-/// What an optional selection comes to.
+/// The result of an optional selection.
 fn wrap(found: Option<Val<'_>>) -> Val<'_> {
     Val::Optional(found.map(Arc::new))
 }

@@ -38,7 +38,8 @@ const PUNCTUATION: [&str; 25] = [
 pub(crate) struct Lexer<'s> {
     chars: &'s [char],
     at: usize,
-    /// How many more strings that do not end are read as less, each of which may be scanned to the end of the text.
+    /// Remaining number of unterminated strings that are read as something shorter. Each may be scanned to the end of the
+    /// text, which would take quadratic time without a limit.
     retries: usize,
     pub errors: Vec<(u32, String)>,
 }
@@ -285,8 +286,8 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// What starts a string that does not end is read as less: the prefix is a name, and the first two of three quotes are
-    /// an empty string.
+    /// The start of an unterminated string is read as something shorter: the prefix as a name, the first two of three quotes
+    /// as an empty string.
     fn unterminated(&mut self, start: usize, prefix: usize, triple: bool) -> Option<Token> {
         let retry = self.retries > 0;
         self.retries = self.retries.saturating_sub(1);

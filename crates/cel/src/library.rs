@@ -29,7 +29,7 @@ use std::sync::LazyLock;
 /// Evaluates a call; may take its arguments.
 pub(crate) type Run = for<'a, 'x> fn(&'x mut [Val<'a>]) -> Out<'a>;
 
-/// A name, and what is called by it.
+/// A function: its name, its overloads and its implementation.
 pub(crate) struct Function {
     pub name: &'static str,
     pub overloads: Vec<Overload>,
@@ -62,7 +62,7 @@ pub(crate) struct Overload {
 /// A function as the libraries declare it: its name, its body, and its overloads as [`signature`] reads them.
 type Declaration = (&'static str, Body, &'static [&'static str]);
 
-/// The type that a name denotes in every environment.
+/// The built-in type of this name.
 pub(crate) fn type_named(name: &str) -> Option<Type> {
     Some(match name {
         "bool" => Type::Bool,
@@ -156,7 +156,7 @@ impl Callee {
     }
 }
 
-/// What cel-go says about values that no overload takes: operators that the left value has say less.
+/// cel-go's message for arguments that no overload accepts. It is shorter if the left operand's type has the operator.
 pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std::borrow::Cow<'static, str> {
     let number = |v: &Val<'_>| matches!(v, Val::Int(_) | Val::Uint(_) | Val::Double(_));
     let time = |v: &Val<'_>| matches!(v, Val::Duration(_) | Val::Timestamp(_));
@@ -180,7 +180,7 @@ pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std:
     format!("no such overload: {function}({})", types.join(", ")).into()
 }
 
-/// The fields of an object by their names in expressions, for expressions that do not know that it is one.
+/// The fields of an object by their names in expressions, for expressions that see it as `dyn`.
 pub(crate) fn object_entries<'a>(object: &Val<'a>) -> Result<Vec<(Val<'a>, Val<'a>)>, Fail> {
     let Val::Object(m, of) = object else {
         return Ok(Vec::new());

@@ -25,7 +25,7 @@ pub(crate) enum Node {
         index: usize,
         charge: u64,
     },
-    /// `has` of a declared variable: true unless its value is an error.
+    /// `has` of a declared variable: true unless reading it fails.
     Declared {
         index: usize,
     },
@@ -69,7 +69,7 @@ pub(crate) enum Node {
         value: Box<Node>,
         result: Box<Node>,
     },
-    /// The second time.
+    /// The second read of the value of [`Node::Twice`].
     Again {
         slot: usize,
     },
@@ -134,7 +134,7 @@ pub(crate) struct Fold {
     pub var2: Option<usize>,
 }
 
-/// A plan, and how many slots for variables of loops it needs.
+/// A plan, and the number of slots that its loop variables need.
 pub(crate) struct Plan {
     pub root: Node,
     pub slots: usize,
@@ -183,7 +183,7 @@ struct Planner<'c> {
     checked: &'c Checked,
     scopes: Vec<Arc<str>>,
     slots: usize,
-    /// How many more states the patterns may have.
+    /// Remaining states for constant patterns.
     states: u32,
 }
 
@@ -201,7 +201,7 @@ pub(crate) fn constant(literal: &Literal) -> Val<'static> {
 }
 
 impl Node {
-    /// True for what cel-go calls an attribute: what is selected from a variable, and conditionals.
+    /// True for an attribute in the sense of cel-go: a variable with selections, or a conditional.
     fn is_attribute(&self) -> bool {
         matches!(
             self,
@@ -448,7 +448,7 @@ impl Planner<'_> {
     }
 }
 
-/// What cel-go calls the type of a constant that cannot be an index.
+/// cel-go's name for the type of a constant that cannot be an index.
 fn no_qualifier(index: &Val<'_>) -> Option<&'static str> {
     match index {
         Val::Null => Some("types.Null"),

@@ -280,7 +280,7 @@ fn errors_are_worded_and_placed_as_cel_go_does() {
 /// cel-go's `internalIsAssignableNull` accepts null wherever an optional value is wanted, and an optional list or map can be
 /// indexed, so that an index on null is an error of the evaluation only.
 #[test]
-fn what_has_no_elements_or_fields_is_not_indexed_or_selected_from() {
+fn scalars_cannot_be_indexed_or_selected_from() {
     let no_index = |types: &str| format!("found no matching overload for '_[_]' applied to '({types})'");
     let no_field = |of: &str| format!("type '{of}' does not support field selection");
     for (source, wanted) in [

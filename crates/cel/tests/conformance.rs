@@ -86,7 +86,7 @@ fn same(found: &str, wanted: &str) -> bool {
 }
 
 #[test]
-fn expressions_come_to_what_the_suite_says() {
+fn expressions_evaluate_as_the_suite_expects() {
     let different: Vec<&str> = DIFFERENT.lines().filter_map(|l| l.split('\t').next()).collect();
     let mut wrong = Vec::new();
     for line in include_str!("conformance.tsv").lines() {

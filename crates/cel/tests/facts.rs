@@ -66,7 +66,7 @@ fn estimates_costs_and_results_are_those_of_kube_apiserver() {
 }
 
 #[test]
-fn what_kube_apiserver_refuses_is_refused_in_its_words() {
+fn rejections_match_kube_apiserver() {
     for (source, why) in [
         (
             "self.ints.existsOne(i, true)",

@@ -31,7 +31,7 @@ impl Inputs {
     /// parameters.
     ///
     /// # Errors
-    /// Those of the conversion.
+    /// The error of the conversion.
     pub(crate) async fn new(
         cluster: &ObjectLookup,
         attributes: &Attributes,

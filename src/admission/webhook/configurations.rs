@@ -48,7 +48,7 @@ pub(super) struct Active {
     pub hook: Arc<Hook>,
     /// Set by the first call.
     connection: OnceLock<Result<Arc<Webhook>, UnusableConfig>>,
-    /// Those of the webhook with the same id before the last change.
+    /// The statistics of the webhook, which survive changes of its configuration.
     pub stats: Arc<Stats>,
 }
 

@@ -60,7 +60,7 @@ impl<'a> Selection<'a> {
     /// As [`select`](Self::select), for an object that webhooks may have changed.
     ///
     /// # Errors
-    /// Those of [`select`](Self::select).
+    /// As [`select`](Self::select).
     pub(crate) async fn select_changed(
         &mut self,
         active: &Active,

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_record_is_ignored() {
+    fn invalid_records_are_ignored() {
         for object in [
             json!({}),
             json!({"renewTime": "yesterday", "trustSeconds": 1}),

@@ -37,7 +37,7 @@ pub(super) enum CompileError {
     NotBool,
 }
 
-/// What an expression may result in.
+/// The types that an expression may result in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Returns {
     /// Any type: that of a claim is known at run time only, and checked then.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 use torana_cel::{Field, ObjectType, Schema, Type, escape};
 
-/// How many kinds are remembered.
+/// Maximum number of cached kinds.
 const MAX_KNOWN: usize = 64;
 /// How many schemas a kind has at most once references are followed. Ours have some thousand; a few references that each name
 /// the next one twice would have millions.
@@ -22,7 +22,7 @@ static UNTYPED: LazyLock<Schema> = LazyLock::new(Schema::any);
 /// What a reference to a schema that contains it stands for.
 static CIRCULAR: LazyLock<Value> = LazyLock::new(|| crate::json!({"type": "object"}));
 
-/// What is known about the objects of a kind. Its schema may have nothing that expressions know.
+/// The declared type of the objects of a kind. It may have no field that expressions can use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shape(Option<Schema>);
 
@@ -51,7 +51,7 @@ impl Schemas {
         kinds::discover(&self.api).await
     }
 
-    /// What is known about each kind; `None` where nothing describes it.
+    /// The type of each kind; `None` if no document describes it.
     ///
     /// # Errors
     /// The gateway itself does not answer. A document that cannot be read describes nothing.
@@ -104,7 +104,7 @@ impl Schemas {
     }
 }
 
-/// What a document says about a kind; `None` if nothing that can be used.
+/// The type of a kind from a document; `None` if the document does not describe it in a usable way.
 pub(super) fn declared(document: &Value, kind: &Gvk) -> Option<Shape> {
     let schemas = document.at(&["components", "schemas"]).as_object()?;
     let describes = |v: &Value| {

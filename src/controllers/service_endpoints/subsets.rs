@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn many_ports_of_many_addresses_cost_what_they_add_up_to() {
+    fn cost_is_linear_in_addresses_and_ports() {
         let subset = Subset {
             ready: addresses(0..3_000),
             unready: Vec::new(),

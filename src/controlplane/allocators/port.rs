@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_replaces_what_is_taken() {
+    fn a_record_replaces_the_allocated_ports() {
         let r = PortAllocator::new(30000, 30003);
         r.allocate(30000, "a").unwrap();
         r.allocate(30001, "a").unwrap();

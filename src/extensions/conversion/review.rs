@@ -57,9 +57,9 @@ pub enum InvalidResponse {
     /// It answers another request.
     #[error("expected response.uid={}, got {}", quote(.wanted), quote(.got))]
     Uid {
-        /// That of the request.
+        /// The UID of the request.
         wanted: String,
-        /// That of the response.
+        /// The UID of the response.
         got: String,
     },
     /// The webhook reports a failure, without a message.
@@ -157,7 +157,7 @@ pub fn converted_objects(version: Version, uid: &str, body: &[u8]) -> Result<Vec
     }
 }
 
-/// Checks the kind of a response as upstream's decoder does, which takes what is missing for the expected.
+/// Checks the kind of a response as upstream's decoder does, which accepts missing members.
 fn check_type(version: Version, review: &Value) -> Result<(), InvalidResponse> {
     let (api_version, kind) = (review.api_version(), review.str_at(&["kind"]));
     let wanted = format!("{GROUP}/{}", version.name());

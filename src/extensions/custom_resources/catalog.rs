@@ -189,7 +189,7 @@ impl CustomKinds for Catalog {
     }
 }
 
-/// What a version is built from. A change of anything else does not concern it.
+/// The inputs of a version. A change of anything else does not rebuild it.
 fn basis<'a>(definition: &'a Value, version: &str) -> [&'a Value; 7] {
     let spec = definition.get("spec");
     let versions = spec.get("versions").items();

@@ -252,7 +252,7 @@ fn hash<'a>(definitions: impl Iterator<Item = &'a Definition>) -> String {
     aggregated::hash(text.as_bytes())
 }
 
-/// What is published of a group.
+/// The published form of a group.
 type ShownGroup = BTreeMap<GroupVersion, Vec<Shown>>;
 
 /// Identifies what a definition contributes to OpenAPI.

@@ -46,7 +46,7 @@ pub(crate) fn of_version(version: &Value, schema: Option<Arc<StructuralSchema>>)
     }
 }
 
-/// The text that selectors compare; empty for null and for what is missing.
+/// The text that selectors compare; empty for null and for absent fields.
 fn value(path: &JsonPath, object: &Value) -> Str {
     let found = path.first(object).ok().flatten().and_then(|found| found.value());
     match found {

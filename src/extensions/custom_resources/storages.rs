@@ -43,7 +43,7 @@ impl Opened {
     /// The storage of a resource; `None` if the process is ending.
     ///
     /// # Cancel safety
-    /// Cancel safe: an opened storage that nobody recorded is returned by the next call.
+    /// Cancel safe: if the storage was opened but not recorded, the next call returns it.
     pub(crate) async fn get(&self, resource: &GroupResource) -> Option<Arc<dyn Storage>> {
         let mut open = self.open.lock().await;
         self.close_one(&mut open, resource).await;

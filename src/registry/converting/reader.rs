@@ -22,13 +22,13 @@ const MEMORY_PER_BYTE: usize = 16;
 pub(super) struct Reader {
     kind: Arc<KindVersions>,
     served: usize,
-    /// How the encoding of an object of the served version starts, if it is ours.
+    /// The first bytes of our own encoding of an object in the served version.
     head: Vec<u8>,
     /// The mark of entries whose bytes are known to be what this version serves; `None` if it has no shape.
     mark: Option<u64>,
     /// Versions from which a conversion changes `apiVersion` only: their marks, and how their encodings start.
     alike: Vec<(u64, Vec<u8>)>,
-    /// What the selectable fields are extracted from.
+    /// The object that the selectable fields are extracted from.
     selected_parts: Mask,
     /// Distinguishes cached conversions of this reader from those of others, such as a definition's former state.
     id: usize,
@@ -320,12 +320,12 @@ impl Reader {
     }
 }
 
-/// How our encoding of an object of this version starts.
+/// The first bytes of our encoding of an object in this version.
 fn head(version: &KindVersion) -> Vec<u8> {
     format!("{{\"apiVersion\":\"{}\",", version.api_version).into_bytes()
 }
 
-/// What an entry is marked with whose bytes are in this version and its shape.
+/// The mark of an entry whose bytes have this version and its shape.
 fn mark(version: &KindVersion) -> Option<u64> {
     let fingerprint = version.shape.as_ref()?.fingerprint();
     let mut hasher = DefaultHasher::new();

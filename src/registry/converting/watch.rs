@@ -24,7 +24,7 @@ const BATCH_BYTES: usize = 256 << 10;
 pub(super) struct ConvertingWatch {
     inner: Box<dyn Watch>,
     reader: Arc<Reader>,
-    /// What is tested after conversion.
+    /// The part of the selector that is evaluated after conversion.
     test: Option<Arc<dyn Select>>,
     /// The pool of the request. The stream is polled after its handler has returned, when there is no current one.
     pool: Option<Current>,
@@ -233,7 +233,7 @@ impl Watch for ConvertingWatch {
     }
 
     fn try_next(&mut self) -> Option<WatchItem> {
-        // What is still pending is polled again, with the task's waker, by the next `poll_next`.
+        // Pending conversions are polled again, with the task's waker, by the next `poll_next`.
         let mut cx = Context::from_waker(Waker::noop());
         loop {
             match self.poll_converted(&mut cx) {

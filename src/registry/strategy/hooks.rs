@@ -1,4 +1,4 @@
-//! What few kinds need: [`SideEffects`] of writes and a [`DeleteStrategy`].
+//! Optional parts of a strategy, which few kinds have: [`SideEffects`] of writes, and a [`DeleteStrategy`].
 //!
 //! No method has a default, so that a strategy that wraps another one cannot forget to forward one.
 
@@ -7,7 +7,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// How a write that was begun ended.
+/// The outcome of a write that was begun.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
     /// The create is durable.
@@ -26,7 +26,7 @@ pub enum Outcome<'a> {
     Deleted,
 }
 
-/// What a write does besides changing its object: it allocates from pools that all objects share, or checks the
+/// Side effects of a write: it allocates from pools that all objects share, or checks the
 /// caller's permissions.
 #[async_trait]
 pub trait SideEffects: Send + Sync {
@@ -41,7 +41,7 @@ pub trait SideEffects: Send + Sync {
     async fn end(&self, cx: &Context, object: &Value, outcome: Outcome<'_>);
 }
 
-/// What deletes do besides removing the object (upstream: `rest.RESTDeleteStrategy` and
+/// Rules for deletes (upstream: `rest.RESTDeleteStrategy` and
 /// `rest.RESTGracefulDeleteStrategy`).
 pub trait DeleteStrategy: Send + Sync {
     /// Rejects deletes of protected objects, such as the `default` namespace.

@@ -46,9 +46,9 @@ pub(crate) trait RestStrategy: Send + Sync + 'static {
     fn warnings(&self, object: &Value, change: Change<'_>) -> Vec<String>;
     /// The paths that writers of the main resource, or of `subresource`, never own.
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str];
-    /// What a write does besides changing the object.
+    /// Side effects of writes.
     fn effects(&self) -> Option<&dyn SideEffects>;
-    /// What deletes do besides removing the object.
+    /// Rules for deletes.
     fn deletion(&self) -> Option<&dyn DeleteStrategy>;
 }
 

@@ -13,7 +13,7 @@ use crate::schema::{Additional, ListKind, Node, Type};
 const PER_EXPRESSION: u64 = 10_000_000;
 /// The most that all rules of a schema may cost.
 const PER_SCHEMA: u64 = 100_000_000;
-/// How many rules an error about the total names.
+/// Number of rules that an error about the total cost names.
 const NAMED: usize = 4;
 
 /// The errors of the rules in a schema at `path`, whose programs are [prepared](super::programs::prepare). Rules of a
@@ -89,7 +89,7 @@ impl Checker<'_> {
             let rest = field.strip_prefix(own.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        // Of a full list nobody knows where the rest belongs.
+        // If the list of rules is full, further ones cannot be attributed.
         if self.wrong.iter().any(|field| field.is_empty() || is_below(field)) {
             return;
         }
@@ -160,7 +160,7 @@ impl Checker<'_> {
     }
 }
 
-/// How many parts a value has at most: `None` without a limit.
+/// Maximum number of elements of a value; `None` without a limit.
 fn multiplicity(node: &Node) -> Option<u64> {
     let checks = node.checks.as_deref();
     match (node.ty, &node.additional) {

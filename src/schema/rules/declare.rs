@@ -1,4 +1,4 @@
-//! What expressions know about a value: the types and sizes in its schema (upstream's
+//! Declares values to expressions: the types and sizes in their schemas (upstream's
 //! `k8s.io/apiserver/pkg/cel/common/schemas.go`). Estimates of cost depend on the sizes.
 
 use crate::apimachinery::value::{Str, Value};
@@ -21,7 +21,7 @@ pub(super) struct Declared {
 }
 
 impl Declared {
-    /// How many such values a request has at most.
+    /// Maximum number of such values in a request.
     pub(super) fn max_count(&self) -> u64 {
         MAX_REQUEST / (self.min + 1)
     }
@@ -48,7 +48,7 @@ pub(super) fn declare(node: &Node, root: bool) -> Option<Declared> {
     Some(declared)
 }
 
-/// What expressions know about a property of a declared object.
+/// The declaration of a property of an object.
 pub(super) fn property(of: &Schema, name: &str) -> Option<Schema> {
     match &of.ty {
         cel::Type::Object(of) => of.field(&escape(name)?).map(|f| f.schema.clone()),

@@ -1,5 +1,5 @@
 //! Evaluates the rules of an object, in upstream's order: a value before its parts, map entries in the order of their
-//! keys. Nulls have no rules. What rules may cost is limited for each expression and for the object.
+//! keys. Nulls have no rules. The cost of rules is limited per expression and per object.
 
 use super::correlation::{Correlation, Pair};
 use super::programs::{Compiled, OLD_SELF, Programs, SELF};
@@ -23,7 +23,7 @@ const MAX_MESSAGE: usize = 5 * 1024;
 /// Unlike errors, of which a response has at most 100, warnings have no limit of their own.
 const MAX_WARNINGS: usize = 100;
 
-/// What the rules say about an object.
+/// The result of an object's rules.
 #[derive(Default)]
 pub(in crate::schema) struct Verdict {
     /// The failures.

@@ -12,7 +12,7 @@ pub(super) const OLD_SELF: &str = "oldSelf";
 /// The programs of the rules of a schema.
 #[derive(Debug)]
 pub(super) struct Programs {
-    /// What the rules know about the value.
+    /// The declaration of the value.
     pub(super) schema: Schema,
     /// One for each rule.
     pub(super) list: Box<[Compiled]>,

@@ -44,9 +44,9 @@ pub enum KmsError {
     /// The plugin's version changed while it was in use.
     #[error("KMSv2 API version should not change after the initial status response version {before}, got {now}")]
     VersionChanged {
-        /// Of the first status check.
+        /// The version that the first status check reported.
         before: String,
-        /// Of this one.
+        /// The version that this status check reported.
         now: String,
     },
     /// The plugin reported an unusable key id.

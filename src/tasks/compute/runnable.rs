@@ -19,7 +19,7 @@ struct OfRequest {
 }
 
 impl RunnableJobs {
-    /// Of a request of a flow, whose responses are counted in `held_back` while they wait.
+    /// The counter of one request. Responses that wait are counted in `held_back`.
     pub(crate) fn of_flow(flow: u64, held_back: &Arc<HeldBackFlows>) -> Self {
         Self(Arc::new(OfRequest {
             jobs: AtomicU32::new(0),

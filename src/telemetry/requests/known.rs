@@ -31,7 +31,7 @@ struct Names {
 
 type Versions = HashMap<Box<str>, Served>;
 
-/// What is known of a group version.
+/// A served group version: its resources, and whether an APIService registers it.
 #[derive(Clone, Default)]
 struct Served {
     resources: Resources,
@@ -39,7 +39,7 @@ struct Served {
     registered: bool,
 }
 
-/// Who serves a group version.
+/// The server of a group version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// An APIService, whose resources are not known.

@@ -1,4 +1,4 @@
-//! What the control loops cost, and how fast they delete: `make bench ONLY=loops`.
+//! Cost of the control loops, and how fast they delete: `make bench ONLY=loops`.
 
 use crate::client::load;
 use crate::gateway::{Gateway, start, start_with};

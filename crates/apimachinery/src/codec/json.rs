@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_unicode_reads_as_in_go() {
+    fn invalid_unicode_reads_as_in_go() {
         let read = |body: &[u8]| decode(body).map(|v| v.as_str().unwrap_or_default().to_owned());
         for (body, want) in [
             (&br#""a\ud800b""#[..], "a\u{fffd}b"),

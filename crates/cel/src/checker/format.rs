@@ -5,7 +5,7 @@ use crate::ast::{Call, Element, Expr, Kind, Literal};
 use crate::library::printf::{ClauseError, Template};
 use crate::types::Type;
 
-/// The error of a call at `at`, with its place.
+/// The error of a `format` call at `at`, with its place.
 pub(super) fn error(at: u32, call: &Call, types: &[Type]) -> Option<(u32, String)> {
     let (Some(target), [args]) = (&call.target, &call.args[..]) else {
         return None;
@@ -26,7 +26,7 @@ pub(super) fn error(at: u32, call: &Call, types: &[Type]) -> Option<(u32, String
     }
 }
 
-/// How many values the template uses.
+/// The number of values that the template uses.
 fn used(at: u32, template: &str, values: &[Element], types: &[Type]) -> Result<usize, (u32, String)> {
     let mut template = Template(template);
     let mut next = 0;

@@ -74,7 +74,7 @@ enum WriteError {
     Part(#[from] Fail),
 }
 
-/// What is left of a template.
+/// The rest of a template.
 pub(crate) struct Template<'t>(pub &'t str);
 
 impl<'t> Template<'t> {
@@ -104,7 +104,7 @@ impl<'t> Template<'t> {
     }
 }
 
-/// How a value is written.
+/// A formatting clause: verb and precision.
 #[derive(Clone, Copy)]
 pub(crate) struct Clause {
     pub verb: char,
@@ -200,7 +200,7 @@ fn double(v: &Val<'_>) -> Option<f64> {
     }
 }
 
-/// What is no number as English writes it.
+/// NaN and the infinities in English notation.
 fn special(f: f64) -> Option<&'static str> {
     match f {
         f if f.is_nan() => Some("NaN"),

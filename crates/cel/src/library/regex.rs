@@ -1,5 +1,5 @@
-//! Regular expressions in RE2's syntax, in linear time. What they take in time is bounded by [`Work`], which costs do not see:
-//! programs of patterns such as `\\p{L}{40}` are large, and matching takes steps in proportion.
+//! Regular expressions in RE2's syntax, in linear time. [`Work`] bounds their time, because the cost of a call ignores the
+//! size of the pattern's program: that of `\\p{L}{40}` is large, and matching takes time in proportion.
 
 use super::{Body::Strict, Declaration};
 use crate::value::{Fail, Out, Val, error, no_overload};
@@ -27,7 +27,7 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
 const MAX_STATES: u32 = 20_000;
 /// The most states of all patterns of one expression, or that one evaluation compiles: about 0.15 s.
 pub(crate) const MAX_TOTAL_STATES: u32 = 200_000;
-/// What a program of that many states fits into.
+/// Memory limit for compiling a pattern; a program of [`MAX_STATES`] fits.
 const SIZE_LIMIT: usize = 16 << 20;
 /// The most steps of matching in one evaluation: at most about a second.
 const MAX_STEPS: u64 = 300_000_000;
@@ -52,7 +52,7 @@ pub(crate) enum PatternError {
     TooLarge(Box<str>),
 }
 
-/// What the patterns of one evaluation may still take.
+/// Remaining work for the patterns of one evaluation.
 pub(crate) struct Work {
     states: u32,
     steps: u64,
@@ -94,13 +94,13 @@ impl Pattern {
     }
 }
 
-/// True for the functions that take a pattern.
+/// True if the function takes a pattern.
 pub(crate) fn is_one(function: &str) -> bool {
     matches!(function, "matches" | "find" | "findAll")
 }
 
-/// Calls a function with its constant pattern, or the one it has as its second argument. `left` is what the evaluation may yet
-/// cost, of `limit`.
+/// Calls a function with its constant pattern, or the one it has as its second argument. `left` is the remaining
+/// cost of the evaluation, of `limit`.
 pub(crate) fn run<'a>(
     function: &str,
     constant: Option<&Pattern>,

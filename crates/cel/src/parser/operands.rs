@@ -76,7 +76,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// The name after a dot. All reserved words are allowed there but those that are tokens.
+    /// The name after a dot. Reserved words are allowed there, unless the lexer has a token for them.
     fn name(&mut self) -> Parsed<Arc<str>> {
         if let Token::Ident(name) = self.token().clone() {
             self.advance();
@@ -173,7 +173,7 @@ impl Parser<'_> {
             }
             Token::Punct("!") => return Err(self.complaint("mismatched", recovery::OPERAND)),
             _ => {
-                // What is left out may be the start of any operand.
+                // Any operand could have started here.
                 self.start_of_operand(&[])?;
                 return self.primary();
             }
@@ -201,7 +201,7 @@ impl Parser<'_> {
         self.invoke(open, None, name, args)
     }
 
-    /// How many more parts the name of an object has whose construction follows: `.spec.template{`.
+    /// The number of further parts in the type name of a message construction: `.spec.template{`.
     fn message_name(&self) -> Option<usize> {
         let token = |i: usize| self.lexemes.get(self.at + i).map(|l| &l.token);
         let mut i = 0;

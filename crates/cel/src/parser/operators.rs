@@ -24,7 +24,8 @@ impl Parser<'_> {
         Ok(out)
     }
 
-    // What nests calls itself through few and small frames: hence the functions for what follows an operand.
+    // Nested expressions recurse through these functions, so each keeps its stack frame small and leaves the work after the
+    // operand to another function.
 
     fn conditional(&mut self, condition: Expr) -> Parsed<Expr> {
         let at = self.advance();

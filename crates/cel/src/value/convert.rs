@@ -1,4 +1,4 @@
-//! Trees as values, and values as trees.
+//! Conversion between trees and values.
 
 use super::{Dict, Key, List, Out, Text, Val, error};
 use crate::time_value::{Stamp, duration_error, duration_text, parse_duration};
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use base64::{DecodeError, Engine};
 use torana_apimachinery::{Map, Value};
 
-/// How large the tree of a computed value is at most: the lengths of its strings, and so much for each part.
+/// Maximum size of the tree of a computed value: the lengths of its strings, plus [`PART`] for each value in it.
 const MAX_TREE: usize = 16 << 20;
 const PART: usize = 16;
 
@@ -31,7 +31,7 @@ pub enum TreeError {
 }
 
 impl<'a> Val<'a> {
-    /// The value of a tree, as its schema has it.
+    /// The value of a tree under a schema.
     ///
     /// # Errors
     /// The value is not of the schema's type.
@@ -75,7 +75,7 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// The value as a tree, if it is one: what a policy's expression that constructs an object or a patch came to.
+    /// The value as a tree. Policies use it for the objects and patches that their expressions construct.
     ///
     /// # Errors
     /// The value is too large, or a part of it has no form in JSON.
@@ -84,7 +84,7 @@ impl<'a> Val<'a> {
         self.tree(&mut left)
     }
 
-    /// Values that share their parts can be much larger than what they take; as trees they cannot.
+    /// Values share their parts, trees do not: the tree can be much larger than the memory of the value.
     fn tree(&self, left: &mut usize) -> Result<Value, TreeError> {
         charge(left, 0)?;
         Ok(match self {

@@ -70,7 +70,7 @@ pub(super) struct Only {
     pub constant: bool,
 }
 
-/// What the annotation of an object keeps.
+/// The content of an object's annotation.
 #[derive(Default)]
 struct Kept {
     fields: Map,

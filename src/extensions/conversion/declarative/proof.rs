@@ -18,7 +18,7 @@ const REASONS: usize = 10;
 /// Marks a schema whose values were renamed.
 const RENAMED: &str = "renamed";
 
-/// What pruning and defaulting look at.
+/// The keywords that pruning and defaulting read.
 const SHAPE: [&str; 7] = [
     "type",
     "nullable",

@@ -20,11 +20,11 @@ pub(super) struct Options<'a> {
     pub(super) recognized_review_version: bool,
     /// A CA bundle that cannot be used is accepted.
     pub(super) invalid_ca_bundle: bool,
-    /// What an update keeps; `None` for a new definition.
+    /// What an update leaves unchanged; `None` for a new definition.
     kept: Option<Rc<Kept<'a>>>,
 }
 
-/// What the versions of an updated definition have kept. Computed once: a definition may have as many versions as fit
+/// Which fields an update leaves unchanged in which versions. Computed once: a definition may have as many versions as fit
 /// into a request.
 struct Kept<'a> {
     /// Whether the schemas of all versions with this name are as before.

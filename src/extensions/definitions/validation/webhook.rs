@@ -1,4 +1,4 @@
-//! What the validation of a conversion webhook and the rules for updates both ask.
+//! Checks of a conversion webhook that validation and ratcheting share.
 
 use crate::apimachinery::value::Value;
 use crate::proxy::ca_bundle::{UnusableBundle, check_bundle};
