@@ -2,8 +2,8 @@
 //! `apiserver/pkg/endpoints`).
 //!
 //! Entry points: [`ApiGroupVersion`] serves one group version, [`install`] mounts it.
-//! [`discovery::AggregatedDiscovery`] and [`openapi::OpenApiV3`] are documents that several servers contribute to.
-//! Storage, validation and admission belong to the registry.
+//! [`discovery::AggregatedDiscovery`] and [`openapi::OpenApiV3`] are documents that several servers
+//! contribute to. Storage, validation and admission belong to the registry.
 
 pub(crate) mod body;
 mod call;

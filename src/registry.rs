@@ -1,8 +1,8 @@
 //! The generic registry: REST operations on stored resources, the same code for every kind (upstream:
 //! `registry/generic/registry`).
 //!
-//! Start at [`Store`]. A [`Resource`] describes a kind, its [`Strategy`] the kind's behaviour, its [`Schema`] the
-//! shape of its objects. HTTP is left to `endpoints`, persistence and watches to `storage`.
+//! Start at [`Store`]. A [`Resource`] describes a kind, its [`Strategy`] the kind's behaviour, its [`Schema`]
+//! the shape of its objects. HTTP is left to `endpoints`, persistence and watches to `storage`.
 
 mod admit;
 pub(crate) mod converting;

@@ -1,9 +1,9 @@
 //! The generic API server: what the aggregator, the core server and the extension server have in common.
 //!
-//! A request passes through [`chain`] (the filters, built once, in front of the whole delegation), then [`director`]
-//! (which looks up its claim table and dispatches to [`container`] or [`mux`]), then a handler, or the [`delegate`]
-//! behind the mux. Start reading at [`generic`], which assembles a server; [`health`] and [`lifecycle`] hold its checks
-//! and its shutdown.
+//! A request passes through [`chain`] (the filters, built once, in front of the whole delegation), then
+//! [`director`] (which looks up its claim table and dispatches to [`container`] or [`mux`]), then a handler,
+//! or the [`delegate`] behind the mux. Start reading at [`generic`], which assembles a server; [`health`] and
+//! [`lifecycle`] hold its checks and its shutdown.
 
 pub(crate) mod chain;
 pub(crate) mod container;

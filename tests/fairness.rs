@@ -1,5 +1,5 @@
-//! Priority and fairness at work: a flood of one user while another one sends a request at a time, and kubectl that changes
-//! levels meanwhile.
+//! Priority and fairness at work: a flood of one user while another one sends a request at a time, and
+//! kubectl that changes levels meanwhile.
 
 #![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
 

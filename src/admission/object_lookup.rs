@@ -50,8 +50,8 @@ impl ObjectLookup {
         Self(cluster)
     }
 
-    /// The plural of a kind and whether it is namespaced, for built-in kinds and CustomResourceDefinitions. `None` if
-    /// there is no such kind.
+    /// The plural of a kind and whether it is namespaced, for built-in kinds and CustomResourceDefinitions.
+    /// `None` if there is no such kind.
     pub(crate) fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
         self.0.resource_of(group, kind)
     }
@@ -61,8 +61,8 @@ impl ObjectLookup {
         self.0.equivalents(resource, subresource)
     }
 
-    /// Converts an object between two versions. Objects of the same kind need no conversion: a Scale is the same in all
-    /// versions of its parent.
+    /// Converts an object between two versions. Objects of the same kind need no conversion: a Scale is the
+    /// same in all versions of its parent.
     ///
     /// # Errors
     /// 500 if it cannot be converted.
@@ -130,8 +130,8 @@ impl ObjectLookup {
         found.ok_or_else(|| Status::internal(format!("admission: no storage for {resource}.{group}")))
     }
 
-    /// Reads one object from the cache and, only if it is absent there, consistently. Upstream's plugins do the same
-    /// with their informers and a client. A resource that is not served has no objects.
+    /// Reads one object from the cache and, only if it is absent there, consistently. Upstream's plugins do
+    /// the same with their informers and a client. A resource that is not served has no objects.
     ///
     /// # Errors
     /// 500 if the storage fails.
@@ -163,8 +163,8 @@ impl ObjectLookup {
         }
     }
 
-    /// Lists the cached objects of a cluster-scoped resource whose encoding contains one of `marks`. Other objects are
-    /// not even decoded; the caller must still check that the match is not accidental.
+    /// Lists the cached objects of a cluster-scoped resource whose encoding contains one of `marks`. Other
+    /// objects are not even decoded; the caller must still check that the match is not accidental.
     ///
     /// # Errors
     /// 500 if the storage fails.
@@ -208,8 +208,8 @@ impl ObjectLookup {
         Ok(listing.map_err(Status::internal)?.entries)
     }
 
-    /// The cached objects of a storage that this process has acknowledged: of a namespace, of all if it is empty, or the one
-    /// with a name.
+    /// The cached objects of a storage that this process has acknowledged: of a namespace, of all if it is
+    /// empty, or the one with a name.
     ///
     /// # Errors
     /// The error of the storage.

@@ -23,7 +23,8 @@ pub(crate) struct Versioned<'a> {
     /// The version of `object`.
     version: ServedKind,
     object: Value,
-    /// The object in the request's own version, until it is changed: conversion there and back may lose something.
+    /// The object in the request's own version, until it is changed: conversion there and back may lose
+    /// something.
     original: Option<Value>,
     changed: bool,
     encoded: Option<Encoded>,

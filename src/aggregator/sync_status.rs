@@ -1,5 +1,5 @@
-//! Sync status of backends' documents: when each was last fetched, and why fetching has failed since. Written by the
-//! fetchers, read by `/debug/aggregator`.
+//! Sync status of backends' documents: when each was last fetched, and why fetching has failed since. Written
+//! by the fetchers, read by `/debug/aggregator`.
 
 use super::documents::DocumentKind;
 use crate::apimachinery::value::Str;

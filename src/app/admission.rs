@@ -1,5 +1,5 @@
-//! Builds the admission chain, in upstream's order, from `--enable-admission-plugins`, `--disable-admission-plugins`
-//! and `--admission-control-config-file`.
+//! Builds the admission chain, in upstream's order, from `--enable-admission-plugins`,
+//! `--disable-admission-plugins` and `--admission-control-config-file`.
 
 use super::Error;
 use super::error::{admission_file, admission_plugin};
@@ -150,8 +150,8 @@ impl PluginBuilder<'_> {
     }
 }
 
-/// The plugin with this name. `None` for names that are accepted but have no effect, because their feature is off in
-/// v1.36 or because upstream's plugin admits everything.
+/// The plugin with this name. `None` for names that are accepted but have no effect, because their feature is
+/// off in v1.36 or because upstream's plugin admits everything.
 fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<Option<Arc<dyn Admission>>, Error> {
     let builder = PluginBuilder {
         name,

@@ -31,18 +31,19 @@ impl GatewayBuilder {
         }
     }
 
-    /// Adds an API group. It is stored, admitted, authorized, discovered and registered like the built-in ones.
+    /// Adds an API group. It is stored, admitted, authorized, discovered and registered like the built-in
+    /// ones.
     pub fn group(mut self, group: ApiGroup) -> Self {
         self.groups.push(group);
         self
     }
 
-    /// Puts a `tower` layer around everything so far: the filter chain and the layers added before. Without layers, requests
-    /// reach the chain directly.
+    /// Puts a `tower` layer around everything so far: the filter chain and the layers added before. Without
+    /// layers, requests reach the chain directly.
     ///
-    /// The layer meets every request to the port before it is authenticated, with its credentials, and every response after the
-    /// last filter. What it answers itself is neither logged, counted nor audited; a panic in it is logged and answered 500.
-    /// `service::layered` has the rules for its service.
+    /// The layer meets every request to the port before it is authenticated, with its credentials, and every
+    /// response after the last filter. What it answers itself is neither logged, counted nor audited; a panic
+    /// in it is logged and answered 500. `service::layered` has the rules for its service.
     pub fn layer<L, B>(mut self, layer: L) -> Self
     where
         L: Layer<GatewayService> + Send + 'static,
@@ -56,8 +57,9 @@ impl GatewayBuilder {
         self
     }
 
-    /// Serves on sockets that listen already, such as those of a service manager, instead of on the address and port of the
-    /// options. The first one's address is what `admin.kubeconfig` names. Without sockets, nothing changes.
+    /// Serves on sockets that listen already, such as those of a service manager, instead of on the address
+    /// and port of the options. The first one's address is what `admin.kubeconfig` names. Without sockets,
+    /// nothing changes.
     pub fn listen_on(mut self, sockets: Vec<TcpListener>) -> Self {
         self.sockets = sockets;
         self

@@ -9,8 +9,8 @@ pub(super) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a gateway does not start, why it ended, or why a command failed.
 ///
-/// `Display` is one line for the operator. It names the flag or the file to change, if there is one, and includes the
-/// source's text.
+/// `Display` is one line for the operator. It names the flag or the file to change, if there is one, and
+/// includes the source's text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -33,8 +33,8 @@ const PLUGIN_CONFIG: ConfigSchema = ConfigSchema {
     fields: &[("kubeConfigFile", &[]), ("staticManifestsDir", &[])],
 };
 
-/// The Services of the cluster. Webhooks are configured before the aggregator, which knows the Services, and before the filter
-/// chain, which is the Service default/kubernetes.
+/// The Services of the cluster. Webhooks are configured before the aggregator, which knows the Services, and
+/// before the filter chain, which is the Service default/kubernetes.
 #[derive(Clone, Default)]
 pub(crate) struct Services {
     resolver: Arc<OnceLock<Arc<dyn ServiceResolver>>>,

@@ -105,7 +105,8 @@ const RESOURCE: [&str; 7] = [
     "name",
 ];
 
-/// The value of `request`. Expressions see every member, also those that the review leaves out because they are empty.
+/// The value of `request`. Expressions see every member, also those that the review leaves out because they
+/// are empty.
 fn subject(attributes: &Attributes<'_>) -> Value {
     let mut spec = review::spec(attributes, "groups");
     let mut complete = |path: &[&str], empty: Value| {

@@ -1,5 +1,5 @@
-//! The flag values as given, parsed like Go's flag types. [`Values`] holds them; [`UsageError`] is the error of the
-//! whole command line.
+//! The flag values as given, parsed like Go's flag types. [`Values`] holds them; [`UsageError`] is the error
+//! of the whole command line.
 
 use super::flags::{self, Flag, ValueType};
 use crate::apimachinery::time::parse_duration;

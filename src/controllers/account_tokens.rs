@@ -1,5 +1,6 @@
-//! Secrets of the type `kubernetes.io/service-account-token` (`pkg/controller/serviceaccount/tokens_controller.go`): fills them
-//! with a token that does not expire, and deletes them when their ServiceAccount is gone.
+//! Secrets of the type `kubernetes.io/service-account-token`
+//! (`pkg/controller/serviceaccount/tokens_controller.go`): fills them with a token that does not expire, and
+//! deletes them when their ServiceAccount is gone.
 
 use super::Term;
 use super::loopback::{Failure, Loopback, Path, found};

@@ -1,5 +1,6 @@
-//! Bootstrap tokens (`pkg/controller/bootstrap`): deletes those that have expired, and signs the ConfigMap `cluster-info`
-//! with the others, so that a node that knows a token can trust what it says about the cluster.
+//! Bootstrap tokens (`pkg/controller/bootstrap`): deletes those that have expired, and signs the ConfigMap
+//! `cluster-info` with the others, so that a node that knows a token can trust what it says about the
+//! cluster.
 
 use super::expiry::{self, Loop};
 use super::loopback::{Failure, Path, found};

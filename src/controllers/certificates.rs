@@ -1,5 +1,5 @@
-//! Certificate signing requests for the signers that Kubernetes defines (`pkg/controller/certificates`): approves
-//! requests of kubelets for their own certificates, signs approved requests, and deletes old ones.
+//! Certificate signing requests for the signers that Kubernetes defines (`pkg/controller/certificates`):
+//! approves requests of kubelets for their own certificates, signs approved requests, and deletes old ones.
 //!
 //! `rules` says what a signer accepts, `cleaner` how long a request is kept.
 

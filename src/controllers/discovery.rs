@@ -1,4 +1,5 @@
-//! The resources that the gateway serves, built-in, custom and aggregated, read from its own aggregated discovery.
+//! The resources that the gateway serves, built-in, custom and aggregated, read from its own aggregated
+//! discovery.
 
 use super::loopback::{Failure, Loopback};
 use crate::apimachinery::value::{Str, Value};
@@ -55,7 +56,8 @@ impl Discovered {
         ))
     }
 
-    /// Adds the groups of a discovery document. Of several versions of a resource, the group's first one is kept.
+    /// Adds the groups of a discovery document. Of several versions of a resource, the group's first one is
+    /// kept.
     fn add(&mut self, document: &Value) {
         for group in document.get("items").items() {
             let name = group.str_at(&["metadata", "name"]);

@@ -1,5 +1,5 @@
-//! Deletes objects when their time has come. Upstream's loops for this list all objects at an interval; here each object is
-//! looked at once, when it expires.
+//! Deletes objects when their time has come. Upstream's loops for this list all objects at an interval; here
+//! each object is looked at once, when it expires.
 
 use super::loopback::{Failure, Path, found};
 use super::term::Term;

@@ -1,9 +1,9 @@
-//! The garbage collector (`pkg/controller/garbagecollector`): deletes objects whose owners are gone, and carries out
-//! foreground and orphaning deletion.
+//! The garbage collector (`pkg/controller/garbagecollector`): deletes objects whose owners are gone, and
+//! carries out foreground and orphaning deletion.
 //!
-//! The informers of all resources feed the [`Graph`]; the objects that a change affects go to work queues. `examine` decides
-//! about one object with owners, `owners` about one owner with dependents. Objects of aggregated API servers are not
-//! followed, but may be owners.
+//! The informers of all resources feed the [`Graph`]; the objects that a change affects go to work queues.
+//! `examine` decides about one object with owners, `owners` about one owner with dependents. Objects of
+//! aggregated API servers are not followed, but may be owners.
 
 mod examine;
 mod graph;

@@ -1,5 +1,5 @@
-//! Unused generated tokens in Secrets (`legacy_serviceaccount_token_cleaner.go`): after a year without use they are marked as
-//! invalid, and after another year they are deleted. Secrets that users created are kept.
+//! Unused generated tokens in Secrets (`legacy_serviceaccount_token_cleaner.go`): after a year without use
+//! they are marked as invalid, and after another year they are deleted. Secrets that users created are kept.
 
 use super::loopback::{Failure, Loopback, MERGE_PATCH, Path, found};
 use super::secrets::{AccountToken, Secret};

@@ -22,8 +22,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Backoff of failed items, upstream's default for controllers with a lower maximum: nobody restarts the loops of a
-/// gateway to have a failed item tried again.
+/// Backoff of failed items, upstream's default for controllers with a lower maximum: nobody restarts the
+/// loops of a gateway to have a failed item tried again.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(60));
 
 type Shared = HashMap<(TypeId, &'static str), Arc<dyn Any + Send + Sync>>;
@@ -40,7 +40,8 @@ pub(crate) struct Term {
     objects: Arc<Objects>,
     /// Values that several loops use, by type and name.
     shared: Mutex<Shared>,
-    /// Informers, run by [`Term::follow`] once all loops have subscribed: earlier changes are not reported to a subscriber.
+    /// Informers, run by [`Term::follow`] once all loops have subscribed: earlier changes are not reported to
+    /// a subscriber.
     pending: Mutex<Vec<Task>>,
     /// As [`Config::root_ca`].
     pub root_ca: Option<Arc<DynamicCa>>,
@@ -103,8 +104,8 @@ impl Term {
         self.objects.follow(&self.lookup, &self.tasks);
     }
 
-    /// The informer of a resource; loops that parse its objects in the same way share it. A subscriber sees every object,
-    /// as created if it exists already; it must not block.
+    /// The informer of a resource; loops that parse its objects in the same way share it. A subscriber sees
+    /// every object, as created if it exists already; it must not block.
     pub(crate) fn inform<T: Send + Sync + 'static>(
         &self,
         (group, resource): (&str, &'static str),

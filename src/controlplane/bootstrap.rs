@@ -1,10 +1,10 @@
-//! The objects every cluster starts with: the system namespaces, the `default/kubernetes` Service and its endpoints,
-//! the default ServiceCIDR with its IPAddresses, and the ConfigMaps `extension-apiserver-authentication` and
-//! `kube-apiserver-legacy-service-account-token-tracking`.
+//! The objects every cluster starts with: the system namespaces, the `default/kubernetes` Service and its
+//! endpoints, the default ServiceCIDR with its IPAddresses, and the ConfigMaps
+//! `extension-apiserver-authentication` and `kube-apiserver-legacy-service-account-token-tracking`.
 //!
-//! Start at [`ensure`], which creates them once, and [`spawn_reconcilers`], which restores them while the server runs.
-//! The default [`rbac`] roles, [`flowcontrol`] objects and [`priority_classes`] have entry points (and post-start
-//! hooks) of their own.
+//! Start at [`ensure`], which creates them once, and [`spawn_reconcilers`], which restores them while the
+//! server runs. The default [`rbac`] roles, [`flowcontrol`] objects and [`priority_classes`] have entry
+//! points (and post-start hooks) of their own.
 
 pub(crate) mod flowcontrol;
 pub(crate) mod identity_lease;
@@ -42,7 +42,8 @@ const NODE_PORT_REPAIR: Duration = Duration::from_mins(3);
 /// Interval between reconciliations.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Creates or restores the default objects. A failing part does not stop the others. Idempotent, hence cancel safe.
+/// Creates or restores the default objects. A failing part does not stop the others. Idempotent, hence cancel
+/// safe.
 ///
 /// # Errors
 /// The first failure.
@@ -67,8 +68,9 @@ pub(crate) fn ensure<'a>(
     .boxed()
 }
 
-/// Runs [`ensure`] every minute, and publishes the trust configuration as soon as it rotates or the published copy is
-/// modified. The tasks belong to `group` and end with it; returns false if the group is already stopping.
+/// Runs [`ensure`] every minute, and publishes the trust configuration as soon as it rotates or the published
+/// copy is modified. The tasks belong to `group` and end with it; returns false if the group is already
+/// stopping.
 pub(crate) fn spawn_reconcilers(
     group: &TaskGroup,
     plane: Arc<ControlPlane>,
@@ -92,7 +94,8 @@ pub(crate) fn spawn_reconcilers(
     group.spawn("bootstrap", async move {
         let mut rotates = true;
         loop {
-            // Shutdown wins. A rotation must reach backends within seconds, so it has priority over the timer.
+            // Shutdown wins. A rotation must reach backends within seconds, so it has priority over the
+            // timer.
             tokio::select! {
                 biased;
                 () = stop.wait() => return,

@@ -1,8 +1,9 @@
-//! Validation of the built-in kinds: upstream's rules (`pkg/apis/*/validation`), with identical paths, texts and order,
-//! because clients see the causes.
+//! Validation of the built-in kinds: upstream's rules (`pkg/apis/*/validation`), with identical paths, texts
+//! and order, because clients see the causes.
 //!
-//! Each submodule has functions that take a value and return an `ErrorList`; the strategies call them. Validation of
-//! object metadata is left to the registry, compilation of CEL and OpenAPI schemas to the rooms that evaluate them.
+//! Each submodule has functions that take a value and return an `ErrorList`; the strategies call them.
+//! Validation of object metadata is left to the registry, compilation of CEL and OpenAPI schemas to the rooms
+//! that evaluate them.
 
 pub(super) mod admission;
 pub(super) mod apiservice;

@@ -1,7 +1,7 @@
 //! Discovery: lists of the groups, versions and resources served.
 //!
-//! [`AggregatedDiscovery`] combines the contributions of several servers; [`resources`] and [`versions`] build the
-//! documents of one server. [`Route`] serves a document.
+//! [`AggregatedDiscovery`] combines the contributions of several servers; [`resources`] and [`versions`]
+//! build the documents of one server. [`Route`] serves a document.
 
 pub(crate) mod aggregated;
 pub(crate) mod resources;

@@ -1,9 +1,10 @@
 //! Decides whether a verb runs on the reactor, where small requests are cheapest, or on the compute pool.
 //!
-//! Entry point: [`run`]. The cost of a verb depends on the bytes it processes: body, stored object and response. Up
-//! to [`LIGHT`] bytes of body, and stored objects that are not [heavy](is_heavy), every verb stays well below the 200 µs a reactor
-//! thread may be blocked. Anything larger, or of unknown size, becomes a job of the compute pool. The reactor
-//! receives the body first, so that a slow client does not occupy a place in the pool.
+//! Entry point: [`run`]. The cost of a verb depends on the bytes it processes: body, stored object and
+//! response. Up to [`LIGHT`] bytes of body, and stored objects that are not [heavy](is_heavy), every verb
+//! stays well below the 200 µs a reactor thread may be blocked. Anything larger, or of unknown size, becomes
+//! a job of the compute pool. The reactor receives the body first, so that a slow client does not occupy a
+//! place in the pool.
 
 use super::body;
 use super::call::Call;
@@ -61,8 +62,8 @@ fn is_light(action: Action, call: &Call, body: &Body) -> bool {
     }
 }
 
-/// Kinds whose cost does not depend on the size of the request: they compare the caller's permissions with the
-/// granted ones, or have rules.
+/// Kinds whose cost does not depend on the size of the request: they compare the caller's permissions with
+/// the granted ones, or have rules.
 fn is_costly(call: &Call) -> bool {
     let resource = call.resource();
     let reviews = matches!(resource.backing, Backing::CreateOnly(_));
@@ -86,8 +87,8 @@ enum Received {
     Pieces(BodyPieces),
 }
 
-/// The bytes received so far. Frames are copied as they arrive, so that memory follows the bytes and not the number of
-/// frames, nor the size of the buffers that they were read into.
+/// The bytes received so far. Frames are copied as they arrive, so that memory follows the bytes and not the
+/// number of frames, nor the size of the buffers that they were read into.
 #[derive(Default)]
 struct BodyPieces {
     /// In order of arrival; only the last has spare capacity.
@@ -98,8 +99,8 @@ struct BodyPieces {
 }
 
 impl BodyPieces {
-    /// Capacity of the first piece, in bytes. Room for the whole of a `Content-Length` is allocated once the first piece
-    /// is full.
+    /// Capacity of the first piece, in bytes. Room for the whole of a `Content-Length` is allocated once the
+    /// first piece is full.
     const FIRST: usize = 16 << 10;
     /// Largest capacity of a piece of a body whose length is not known, in bytes.
     const LARGEST: usize = 256 << 10;
@@ -168,9 +169,9 @@ impl Received {
     }
 }
 
-/// Receives a body within the limit of a single body and the shared memory budget. Errors are not returned here but
-/// stored in the returned body, because the order of a verb's checks determines which of several errors the client
-/// sees.
+/// Receives a body within the limit of a single body and the shared memory budget. Errors are not returned
+/// here but stored in the returned body, because the order of a verb's checks determines which of several
+/// errors the client sees.
 async fn receive(mut body: Body, mut reservation: Reservation) -> Result<(Received, Reservation)> {
     if body.as_full().is_some() {
         return Ok((Received::Whole(body), reservation));

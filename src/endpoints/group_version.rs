@@ -1,6 +1,7 @@
 //! [`ApiGroupVersion`]: the handler of one group version, for discovery of its resources and all verbs on them.
 //!
-//! Order of the checks: route, RequestInfo agreement, patch type, `Accept`; then the verb runs through `dispatch`.
+//! Order of the checks: route, RequestInfo agreement, patch type, `Accept`; then the verb runs through
+//! `dispatch`.
 
 use super::call::Call;
 use super::discovery::resources::Described;
@@ -210,8 +211,8 @@ impl AuthorizeCreate for CreateCheck {
     }
 }
 
-/// Authorizes the verb `create` for a stream opened by GET (as browsers do), because it grants the same access as a
-/// POST.
+/// Authorizes the verb `create` for a stream opened by GET (as browsers do), because it grants the same
+/// access as a POST.
 struct StreamCheck {
     authorizer: Arc<dyn Authorizer>,
     user: Arc<UserInfo>,

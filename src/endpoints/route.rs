@@ -1,5 +1,5 @@
-//! Routing below a group version: [`find`] resolves a path, [`action`] the method, and [`agrees`] compares the result
-//! with the RequestInfo that was authorized.
+//! Routing below a group version: [`find`] resolves a path, [`action`] the method, and [`agrees`] compares
+//! the result with the RequestInfo that was authorized.
 
 use crate::apimachinery::status::Status;
 use crate::registry::resource::Resource;
@@ -214,8 +214,8 @@ pub(crate) fn action(route: &Route, method: &Method, watch: bool) -> Result<Acti
     }
 }
 
-/// True if the route is what authorization checked. Paths are parsed twice, by the RequestInfo filter and here; if
-/// the two disagree, nothing is served.
+/// True if the route is what authorization checked. Paths are parsed twice, by the RequestInfo filter and
+/// here; if the two disagree, nothing is served.
 pub(crate) fn agrees(route: &Route, action: Action, info: &RequestInfo) -> bool {
     let resource = &route.served.0;
     // For a request to a Namespace itself, RequestInfo reports its name as the namespace.

@@ -1,7 +1,7 @@
 //! The verbs. Each takes a [`Call`] and returns a response.
 //!
-//! Entry point: [`run`]. The order of a verb's checks is upstream's, because it determines which of several errors
-//! the client sees.
+//! Entry point: [`run`]. The order of a verb's checks is upstream's, because it determines which of several
+//! errors the client sees.
 
 pub(crate) mod connect;
 pub(crate) mod create;

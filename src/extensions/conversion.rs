@@ -1,9 +1,9 @@
 //! Conversion of custom resources between the versions of their definition (upstream:
-//! `k8s.io/apiextensions-apiserver/pkg/apiserver/conversion`). Entry point: [`Conversions::versions`], which makes the
-//! versions of a definition. [`DefinitionVersions::storage`] serves the objects in one of them.
+//! `k8s.io/apiextensions-apiserver/pkg/apiserver/conversion`). Entry point: [`Conversions::versions`], which
+//! makes the versions of a definition. [`DefinitionVersions::storage`] serves the objects in one of them.
 //!
-//! `none` changes only `apiVersion`, `webhook` asks a webhook with ConversionReviews, whose contents `review` makes and
-//! checks, and `declarative` follows rules in an annotation of the definition.
+//! `none` changes only `apiVersion`, `webhook` asks a webhook with ConversionReviews, whose contents `review`
+//! makes and checks, and `declarative` follows rules in an annotation of the definition.
 
 pub(crate) mod declarative;
 mod none;
@@ -120,7 +120,8 @@ impl Conversions {
         }
     }
 
-    /// The versions of a definition. `versions` has all of its spec, in any order; the indices of the result are theirs.
+    /// The versions of a definition. `versions` has all of its spec, in any order; the indices of the result
+    /// are theirs.
     ///
     /// # Errors
     /// [`Error`].
@@ -155,7 +156,8 @@ impl Conversions {
         let conversion = definition.at(&["spec", "conversion"]);
         match (conversion.str_at(&["strategy"]), declarative::annotation(definition)) {
             ("" | "None", Some(rules)) => {
-                // Checked again: a definition may have been stored by another server, which ignores the annotation.
+                // Checked again: a definition may have been stored by another server, which ignores the
+                // annotation.
                 let errors = declarative::validate(definition);
                 match errors.is_empty() {
                     true => Ok(Arc::new(Declarative::new(definition, rules)?)),

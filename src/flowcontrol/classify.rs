@@ -1,4 +1,5 @@
-//! Classifies requests by FlowSchema (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/rule.go`). Start at [`classify`].
+//! Classifies requests by FlowSchema (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/rule.go`). Start at
+//! [`classify`].
 
 mod flow;
 mod rule;
@@ -92,7 +93,8 @@ pub(crate) fn distinguisher<'a>(method: Option<Distinguisher>, user: &'a UserInf
     }
 }
 
-/// The first schema that matches, or the catch-all schema. `schemas` are in their order and include the mandatory ones.
+/// The first schema that matches, or the catch-all schema. `schemas` are in their order and include the
+/// mandatory ones.
 pub(crate) fn classify<'a>(schemas: &'a [FlowSchema], user: &UserInfo, info: &RequestInfo) -> &'a FlowSchema {
     let matching = schemas.iter().find(|s| s.rules.matches(user, info));
     matching

@@ -27,9 +27,10 @@ use std::time::Duration;
 /// Name of the schema and of the level that is not limited.
 pub(crate) const EXEMPT: &str = "exempt";
 
-/// How long a request keeps its seats when others need them, unless it waits for the compute pool. A request that takes
-/// longer waits for its client or for another server. With upstream, clients that do not read their responses can occupy
-/// a level until the request timeout. Unit tests hold seats longer, so that they can fill a level.
+/// How long a request keeps its seats when others need them, unless it waits for the compute pool. A request
+/// that takes longer waits for its client or for another server. With upstream, clients that do not read
+/// their responses can occupy a level until the request timeout. Unit tests hold seats longer, so that they
+/// can fill a level.
 pub(crate) const HOLD: Duration = Duration::from_millis(if cfg!(test) { 5_000 } else { 15 });
 
 /// A priority level.

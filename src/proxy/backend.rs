@@ -1,6 +1,6 @@
-//! One request on a dedicated connection, for kubelets, pods and endpoints: requests are rare and streams last long, so
-//! a pool would not help. Backends of APIServices use the pool in `proxy/transport`. Entry points: [`send`],
-//! [`upgrade`], [`switch`].
+//! One request on a dedicated connection, for kubelets, pods and endpoints: requests are rare and streams
+//! last long, so a pool would not help. Backends of APIServices use the pool in `proxy/transport`. Entry
+//! points: [`send`], [`upgrade`], [`switch`].
 
 use super::dial::{self, Offer};
 use super::tcp::{self, DialError};
@@ -58,8 +58,8 @@ pub(crate) enum Upgrade {
     Unexpected(StatusCode),
 }
 
-/// Sends a request whose target consists of path and query, and waits for the head of the response. The connection's
-/// task belongs to `tasks` and ends with the response's body.
+/// Sends a request whose target consists of path and query, and waits for the head of the response. The
+/// connection's task belongs to `tasks` and ends with the response's body.
 ///
 /// # Errors
 /// [`BackendError`]

@@ -1,8 +1,9 @@
-//! Connections to backends, with TLS. Entry points: [`dial_watched`] for pooled connections, [`dial_directly`] and
-//! [`dial_socket`] for others.
+//! Connections to backends, with TLS. Entry points: [`dial_watched`] for pooled connections,
+//! [`dial_directly`] and [`dial_socket`] for others.
 //!
-//! Error texts are Go's, because they reach clients and APIService conditions. Whether a proxy is used and which
-//! addresses are refused is decided in [`super::outbound`]; name lookup and TCP connect are in [`super::tcp`].
+//! Error texts are Go's, because they reach clients and APIService conditions. Whether a proxy is used and
+//! which addresses are refused is decided in [`super::outbound`]; name lookup and TCP connect are in
+//! [`super::tcp`].
 
 use super::io::{Connection, TrackedStream};
 use super::outbound::Outbound;
@@ -20,8 +21,8 @@ use tokio_rustls::TlsConnector;
 /// Limit for the TLS handshake, as in Go's `http.DefaultTransport`.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-// An idle peer is probed after 5 s. With the user timeout that `TrackedStream::watched` sets, a dead one is given up
-// after 7 s.
+// An idle peer is probed after 5 s. With the user timeout that `TrackedStream::watched` sets, a dead one is
+// given up after 7 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_PROBES: u32 = 3;
@@ -74,9 +75,9 @@ pub(crate) async fn dial_directly(
     secure_tcp(outbound.connect_directly(authority, 0).await?, tls, offer).await
 }
 
-/// Like [`dial_directly`], but through the proxy of the environment, if there is one, and with detection of dead peers
-/// within seconds: TCP keepalive covers idle connections, [`TrackedStream::watched`] unacknowledged bytes. The
-/// `start`th address of the name is tried first.
+/// Like [`dial_directly`], but through the proxy of the environment, if there is one, and with detection of
+/// dead peers within seconds: TCP keepalive covers idle connections, [`TrackedStream::watched`]
+/// unacknowledged bytes. The `start`th address of the name is tried first.
 ///
 /// # Errors
 /// [`DialError`].

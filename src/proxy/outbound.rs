@@ -1,7 +1,9 @@
-//! Egress: direct connections, or through the HTTP proxy of the environment (`HTTPS_PROXY`, `NO_PROXY`). The rules are
-//! those of Go's `net/http` and, for CIDR ranges in `NO_PROXY`, of `apimachinery/pkg/util/net/http.go`.
+//! Egress: direct connections, or through the HTTP proxy of the environment (`HTTPS_PROXY`, `NO_PROXY`). The
+//! rules are those of Go's `net/http` and, for CIDR ranges in `NO_PROXY`, of
+//! `apimachinery/pkg/util/net/http.go`.
 //!
-//! Entry point: [`Outbound::connect`]. `own` refuses connections to this gateway itself, `sockets` guards Unix sockets.
+//! Entry point: [`Outbound::connect`]. `own` refuses connections to this gateway itself, `sockets` guards
+//! Unix sockets.
 
 mod own;
 mod sockets;
@@ -108,8 +110,8 @@ impl Outbound {
         self
     }
 
-    /// Opens a TCP connection to `authority`. The `start`th address of the name is tried first; through a proxy, which
-    /// resolves the name itself, there counts only one.
+    /// Opens a TCP connection to `authority`. The `start`th address of the name is tried first; through a
+    /// proxy, which resolves the name itself, there counts only one.
     ///
     /// # Errors
     /// [`DialError`], in Go's wording.
@@ -190,7 +192,8 @@ impl Proxy {
         let io = |e: std::io::Error| DialError(format!("proxyconnect tcp: {}", tcp::system_error("read", &e)));
         tcp.write_all(request.as_bytes()).await.map_err(io)?;
         let mut head = Vec::new();
-        // Read byte by byte (a few hundred): what follows the head belongs to the TLS stream and must not be consumed.
+        // Read byte by byte (a few hundred): what follows the head belongs to the TLS stream and must not be
+        // consumed.
         while !head.ends_with(b"\r\n\r\n") {
             if head.len() > MAX_HEAD {
                 return Err(DialError(

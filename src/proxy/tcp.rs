@@ -1,5 +1,5 @@
-//! Name lookup and TCP connect, and the errors of dialing in Go's words. Entry points: [`connect`] and its variants; TLS is
-//! added by `dial`, and which addresses are refused is decided in `outbound`.
+//! Name lookup and TCP connect, and the errors of dialing in Go's words. Entry points: [`connect`] and its
+//! variants; TLS is added by `dial`, and which addresses are refused is decided in `outbound`.
 
 use rustls::{AlertDescription, Error as TlsError};
 use std::fmt;
@@ -77,8 +77,8 @@ pub(super) async fn lookup(authority: &str, deadline: Instant) -> Result<Vec<Soc
     }
 }
 
-/// Connects to the first of these addresses that answers, starting at the `start`th. The error is that of the first
-/// one.
+/// Connects to the first of these addresses that answers, starting at the `start`th. The error is that of the
+/// first one.
 pub(super) async fn connect_any(
     host: &str,
     mut addresses: Vec<SocketAddr>,
@@ -90,7 +90,8 @@ pub(super) async fn connect_any(
     let mut first_error = None;
     let mut left = addresses.len() as u32;
     for address in addresses {
-        // Each address gets an equal share of the remaining time, so that a hanging one leaves time for the others.
+        // Each address gets an equal share of the remaining time, so that a hanging one leaves time for the
+        // others.
         let mut share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
         left -= 1;
         if left > 0 {
@@ -125,8 +126,8 @@ pub(crate) fn system_error(call: &str, e: &io::Error) -> String {
         K::NotFound => "no such file or directory",
         K::UnexpectedEof => return "EOF".into(),
         _ => {
-            // In TLS 1.3 the peer's rejection of our certificate arrives only after our side of the handshake is
-            // complete.
+            // In TLS 1.3 the peer's rejection of our certificate arrives only after our side of the handshake
+            // is complete.
             return match e.get_ref().and_then(|inner| inner.downcast_ref()) {
                 Some(TlsError::AlertReceived(alert)) => format!("remote error: tls: {}", alert_text(*alert)),
                 _ => format!("{call}: {e}"),

@@ -1,5 +1,6 @@
-//! The passage of a write through admission. The types prescribe the order: [`mutate`] is the only way to a [`Mutated`],
-//! and only that can run the validating phase. Preparation and validation of the kind run between the two.
+//! The passage of a write through admission. The types prescribe the order: [`mutate`] is the only way to a
+//! [`Mutated`], and only that can run the validating phase. Preparation and validation of the kind run
+//! between the two.
 
 use super::store::Store;
 use super::strategy::Context;

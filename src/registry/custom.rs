@@ -1,5 +1,5 @@
-//! Writes that a handler carries out instead of the store: creates and updates of subresources with a kind of their own,
-//! reviews, and connections. They pass the same admission as the writes of the store.
+//! Writes that a handler carries out instead of the store: creates and updates of subresources with a kind of
+//! their own, reviews, and connections. They pass the same admission as the writes of the store.
 
 use super::admit;
 use super::meta;

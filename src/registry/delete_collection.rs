@@ -24,8 +24,8 @@ impl Store {
     }
 }
 
-/// Objects whose deletions are in progress at the same time, so that their writes share transactions of the store. They begin
-/// in the order of the list.
+/// Objects whose deletions are in progress at the same time, so that their writes share transactions of the
+/// store. They begin in the order of the list.
 const CONCURRENT: usize = 16;
 
 pub(super) async fn delete_collection(

@@ -1,8 +1,8 @@
 //! [`Store`]: every verb on every resource goes through this type.
 //!
-//! Reads return shared encoded entries; writes operate on the decoded tree. The write methods are not cancel safe:
-//! dropping them between the storage write and the strategy's completion hooks leaks allocations. Handlers of client
-//! requests run them in an owned task (`endpoints/finish.rs`).
+//! Reads return shared encoded entries; writes operate on the decoded tree. The write methods are not cancel
+//! safe: dropping them between the storage write and the strategy's completion hooks leaks allocations.
+//! Handlers of client requests run them in an owned task (`endpoints/finish.rs`).
 
 use super::errors;
 use super::resource::{Backing, Resource};
@@ -55,7 +55,8 @@ impl Store {
         &self.admission
     }
 
-    /// A copy without admission, for writes that were already admitted as another object (a Scale, a Binding).
+    /// A copy without admission, for writes that were already admitted as another object (a Scale, a
+    /// Binding).
     #[must_use]
     pub(crate) fn without_admission(&self) -> Self {
         Self {
@@ -139,7 +140,8 @@ impl Store {
 
     // ── convenience for controllers, bootstrap and reviews ──
 
-    /// Creates an object as if a client had sent it: normalised, defaulted, validated and admitted. Not cancel safe.
+    /// Creates an object as if a client had sent it: normalised, defaulted, validated and admitted. Not
+    /// cancel safe.
     ///
     /// # Errors
     /// The Status of validation, admission or storage.
@@ -164,8 +166,8 @@ impl Store {
         Ok(self.list(ListOptions::latest(namespace)).await?.entries)
     }
 
-    /// Updates an object, or one of its subresources (`"status"`, …), with the result of `change` applied to the live
-    /// one. An unchanged object is not written. Not cancel safe.
+    /// Updates an object, or one of its subresources (`"status"`, …), with the result of `change` applied to
+    /// the live one. An unchanged object is not written. Not cancel safe.
     ///
     /// # Errors
     /// 404, the errors of `change`, and those of validation and admission.

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Authorizes the create that an update turns into, because permission to update does not imply permission to create.
+/// Authorizes the create that an update turns into, because permission to update does not imply permission to
+/// create.
 #[async_trait]
 pub trait AuthorizeCreate: Send + Sync + 'static {
     /// Returns an error unless the caller may create the object.
@@ -21,8 +22,8 @@ pub trait AuthorizeCreate: Send + Sync + 'static {
 /// The options of a write: ownership, admission and preconditions.
 #[derive(Clone)]
 pub struct WriteOptions {
-    /// The field manager to record. `None` leaves managed fields as they are in the object: an apply has already
-    /// updated them, and some internal writers are not tracked.
+    /// The field manager to record. `None` leaves managed fields as they are in the object: an apply has
+    /// already updated them, and some internal writers are not tracked.
     pub manager: Option<String>,
     /// The subresource written through, such as `status`; empty for the main resource.
     pub subresource: String,
@@ -79,8 +80,8 @@ pub(crate) struct Deleted {
     pub gone: bool,
 }
 
-/// Computes the object to store from the live one (`None` if there is none, for verbs that allow it). Called again
-/// after every conflict with a concurrent write.
+/// Computes the object to store from the live one (`None` if there is none, for verbs that allow it). Called
+/// again after every conflict with a concurrent write.
 pub(crate) type Transform<'a> = &'a mut (dyn FnMut(Option<&Value>) -> Result<Value> + Send);
 
 impl Default for WriteOptions {
@@ -97,7 +98,8 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
-    /// Options of the server's own writes, recorded as `kube-apiserver` like those of upstream's loopback clients.
+    /// Options of the server's own writes, recorded as `kube-apiserver` like those of upstream's loopback
+    /// clients.
     pub fn internal(subresource: &str) -> Self {
         Self {
             manager: Some("kube-apiserver".to_owned()),

@@ -22,8 +22,8 @@ pub struct RequestInfo {
     pub path: Str,
     /// True for `/api/<v>/<resource>…` and `/apis/<g>/<v>/<resource>…`.
     pub is_resource: bool,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, `proxy`, or the lower-case
-    /// method of a non-resource request.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, `proxy`, or the
+    /// lower-case method of a non-resource request.
     pub verb: Str,
     /// `api` (the legacy core group) or `apis`.
     pub api_prefix: Str,
@@ -53,7 +53,8 @@ impl RequestInfo {
         GroupResource::new(&self.api_group, &self.resource)
     }
 
-    /// True for watches, proxies and streaming subresources: they have no deadline and take no in-flight slot.
+    /// True for watches, proxies and streaming subresources: they have no deadline and take no in-flight
+    /// slot.
     pub fn is_long_running(&self) -> bool {
         if self.is_resource {
             matches!(self.verb.as_str(), "watch" | "proxy")

@@ -1,6 +1,7 @@
 //! The checks of a schema in a CustomResourceDefinition. The entry point is [`check`].
 //!
-//! Upstream reports the same mistake in several places of its code, and the order of these passes shows on the wire:
+//! Upstream reports the same mistake in several places of its code, and the order of these passes shows on
+//! the wire:
 //!
 //! 1. `structural`: the rules of structural schemas, sorted by their text. Only without errors there:
 //! 2. `defaults`: every default is valid and pruned.
@@ -90,7 +91,8 @@ pub(crate) fn violates(schema: &Value, rule: Ratcheted) -> bool {
     any(schema, &mut |s| keywords::violates(s, rule))
 }
 
-/// Why upstream cannot convert a schema: the first keyword that it does not support, in its order of evaluation.
+/// Why upstream cannot convert a schema: the first keyword that it does not support, in its order of
+/// evaluation.
 fn unsupported(s: &Value) -> Option<String> {
     const KEYWORDS: [(&str, &str); 7] = [
         ("id", "id"),

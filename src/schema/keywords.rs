@@ -1,5 +1,6 @@
 //! Validation of the keywords of a schema, whether it is structural or not (upstream's
-//! `ValidateCustomResourceDefinitionOpenAPISchema` in `pkg/apis/apiextensions/validation`). The entry point is [`check`].
+//! `ValidateCustomResourceDefinitionOpenAPISchema` in `pkg/apis/apiextensions/validation`). The entry point
+//! is [`check`].
 
 mod lists;
 mod rules;
@@ -108,7 +109,8 @@ impl Checker<'_> {
         self.errors.push_with(|| FieldError::invalid(&path, value, why));
     }
 
-    /// As [`invalid`](Self::invalid), for a value that may be large: it is not copied once the list of errors is full.
+    /// As [`invalid`](Self::invalid), for a value that may be large: it is not copied once the list of errors
+    /// is full.
     fn invalid_whole(&mut self, at: &At<'_>, word: &str, value: &Value, why: &str) {
         let path = self.path(at, word);
         self.errors.push_with(|| FieldError::invalid(&path, value.clone(), why));

@@ -11,8 +11,8 @@ pub(crate) struct Options {
     pub pruned_defaults: bool,
     /// Items of sets must be atomic.
     pub atomic_sets: bool,
-    /// Keys of lists of type map must be required or have a default, and neither they nor items of maps and sets may be
-    /// nullable.
+    /// Keys of lists of type map must be required or have a default, and neither they nor items of maps and
+    /// sets may be nullable.
     pub map_keys: bool,
     /// No rule may cost more than the limit for one. The limit for all is always enforced.
     pub rule_costs: bool,

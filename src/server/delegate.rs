@@ -1,5 +1,5 @@
-//! Delegation: the server behind another server's mux, and the checks and hooks it contributes to the head of the chain
-//! (upstream's `DelegationTarget`, `k8s.io/apiserver/pkg/server/genericapiserver.go`).
+//! Delegation: the server behind another server's mux, and the checks and hooks it contributes to the head of
+//! the chain (upstream's `DelegationTarget`, `k8s.io/apiserver/pkg/server/genericapiserver.go`).
 
 use super::health::HealthCheck;
 use super::lifecycle::{PostStartHook, PreShutdownHook};
@@ -16,8 +16,8 @@ pub(crate) trait DelegationTarget: Send + Sync + 'static {
     /// The paths that this server and its delegates list in the index, in no particular order.
     fn listed_paths(&self) -> Vec<String>;
 
-    /// The checks, hooks and signals of this server and its delegates, innermost delegate first. The first call takes
-    /// them; later calls return nothing.
+    /// The checks, hooks and signals of this server and its delegates, innermost delegate first. The first
+    /// call takes them; later calls return nothing.
     fn take_contributions(&self) -> Contributions;
 }
 

@@ -1,8 +1,8 @@
-//! No two files of a crate import each other, directly or through others. A file may import its own children and be
-//! imported by them: they are one module in parts.
+//! No two files of a crate import each other, directly or through others. A file may import its own children
+//! and be imported by them: they are one module in parts.
 //!
-//! Imports are read as text: `use` declarations and qualified paths, followed through re-exports to the file that defines
-//! the item. Calls of methods are not seen.
+//! Imports are read as text: `use` declarations and qualified paths, followed through re-exports to the file
+//! that defines the item. Calls of methods are not seen.
 
 use super::{all_sources, code, is_test};
 use std::collections::{BTreeMap, BTreeSet};

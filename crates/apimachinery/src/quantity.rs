@@ -1,8 +1,8 @@
-//! Quantities: numbers with a suffix (`100m`, `1.5Gi`, `12e6`), compatible with upstream's `resource.Quantity`
-//! (`k8s.io/apimachinery/pkg/api/resource/quantity.go`).
+//! Quantities: numbers with a suffix (`100m`, `1.5Gi`, `12e6`), compatible with upstream's
+//! `resource.Quantity` (`k8s.io/apimachinery/pkg/api/resource/quantity.go`).
 //!
-//! Start at [`Quantity::parse`] and [`canonicalize`]. A quantity is stored exactly, in units of 10⁻⁹; like upstream,
-//! finer digits round away from zero.
+//! Start at [`Quantity::parse`] and [`canonicalize`]. A quantity is stored exactly, in units of 10⁻⁹; like
+//! upstream, finer digits round away from zero.
 
 mod canonical;
 mod parse;
@@ -39,8 +39,8 @@ pub struct Quantity {
     amount: Option<Amount>,
 }
 
-/// What upstream calculates with while it can (`int64Amount` in `amount.go`): `value × 10^scale`. How a quantity was written
-/// decides the scale: `1000m` is not reduced to `1`.
+/// What upstream calculates with while it can (`int64Amount` in `amount.go`): `value × 10^scale`. How a
+/// quantity was written decides the scale: `1000m` is not reduced to `1`.
 #[derive(Clone, Copy, Debug)]
 struct Amount {
     value: i64,
@@ -153,8 +153,8 @@ impl Quantity {
         self.nanos
     }
 
-    /// The value rounded up to whole units. Beyond `i64` it is upstream's: 0 for a short number with a large suffix
-    /// (`10E`), the low 64 bits of others.
+    /// The value rounded up to whole units. Beyond `i64` it is upstream's: 0 for a short number with a large
+    /// suffix (`10E`), the low 64 bits of others.
     pub const fn value(self) -> i64 {
         self.units
     }
@@ -169,7 +169,8 @@ impl Quantity {
         self.nanos % NANO == 0
     }
 
-    /// The value, if upstream's `AsInt64` has it: by how the operands were written, `1000m` and `1.0` are no integers.
+    /// The value, if upstream's `AsInt64` has it: by how the operands were written, `1000m` and `1.0` are no
+    /// integers.
     pub fn as_i64(self) -> Option<i64> {
         let amount = self.amount?;
         (amount.scale >= 0).then(|| amount.raised(amount.scale)).flatten()
@@ -205,13 +206,15 @@ impl Quantity {
     }
 }
 
-/// A number that upstream keeps in 64 bits if it fits, and otherwise as a big integer, of which it takes the low bits.
+/// A number that upstream keeps in 64 bits if it fits, and otherwise as a big integer, of which it takes the
+/// low bits.
 #[expect(clippy::cast_possible_truncation, reason = "the low bits are wanted")]
 const fn narrow(n: i128) -> i64 {
     n as i64
 }
 
-/// `value × 10^scale`, rounded away from zero. Beyond `i64` it is upstream's: for some factors the low bits, else 0.
+/// `value × 10^scale`, rounded away from zero. Beyond `i64` it is upstream's: for some factors the low bits,
+/// else 0.
 fn scaled(value: i64, scale: i32) -> i64 {
     if matches!(scale, 1 | 2 | 3 | 6 | 9) {
         return value.wrapping_mul(10i64.pow(scale.unsigned_abs()));

@@ -4,14 +4,15 @@ use crate::{Activation, Fail, Program, Val};
 
 /// Kubernetes' limit for one expression: about 0.1 s of kube-apiserver's time.
 const EACH: u64 = 1_000_000;
-/// Limit for all evaluations together on a thread that must not be blocked. Measured: 20 µs for loops, 200 µs for regular
-/// expressions and `split` on long strings.
+/// Limit for all evaluations together on a thread that must not be blocked. Measured: 20 µs for loops, 200 µs
+/// for regular expressions and `split` on long strings.
 const QUICK: u64 = 1_000;
 /// Fixed cost of an evaluation, besides the steps of its expression.
 const START: u64 = 5;
 
-/// A cost limit that several evaluations share. Start with [`Budget::quick`] on a thread that must not be blocked, and repeat
-/// the evaluations with [`Budget::full`] on another one if they turn out to be [`Exceeded::Costly`].
+/// A cost limit that several evaluations share. Start with [`Budget::quick`] on a thread that must not be
+/// blocked, and repeat the evaluations with [`Budget::full`] on another one if they turn out to be
+/// [`Exceeded::Costly`].
 #[derive(Debug)]
 pub struct Budget(Option<u64>);
 

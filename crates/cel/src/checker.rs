@@ -1,4 +1,5 @@
-//! The type checker: determines the type of every node and resolves every name, or reports why that is impossible.
+//! The type checker: determines the type of every node and resolves every name, or reports why that is
+//! impossible.
 
 mod call;
 mod format;
@@ -169,8 +170,8 @@ impl Checker<'_> {
         if select.test { Type::Bool } else { field }
     }
 
-    /// The name that a chain of selections spells, unless it is longer than any that is declared: every part of a chain is
-    /// looked up.
+    /// The name that a chain of selections spells, unless it is longer than any that is declared: every part
+    /// of a chain is looked up.
     fn name(&self, select: &Select) -> Option<String> {
         let (mut parts, mut first) = (2, &select.operand);
         while let Kind::Select(inner) = &first.kind
@@ -230,8 +231,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of elements of which one is `ty`. That literals hold values of one type is validated later, because the
-    /// values of `format` may differ.
+    /// The type of elements of which one is `ty`. That literals hold values of one type is validated later,
+    /// because the values of `format` may differ.
     fn join(&mut self, before: Option<Type>, ty: Type) -> Type {
         let Some(before) = before else { return ty };
         match self.unifier.assignable(&before, &ty) {

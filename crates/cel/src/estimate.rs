@@ -1,5 +1,6 @@
-//! The static cost estimate: an upper bound from the form of the expression and the sizes in the schemas. It decides which
-//! rules a definition may have, so it reproduces the numbers of cel-go and Kubernetes, oddities included.
+//! The static cost estimate: an upper bound from the form of the expression and the sizes in the schemas. It
+//! decides which rules a definition may have, so it reproduces the numbers of cel-go and Kubernetes, oddities
+//! included.
 
 mod call;
 mod size;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 /// The place in the declared schemas that a value comes from.
 #[derive(Clone, Copy)]
 enum Place<'e> {
-    /// No place. The first selection from there leads to the root, because cel-go then takes it for the name of a variable.
+    /// No place. The first selection from there leads to the root, because cel-go then takes it for the name
+    /// of a variable.
     Nowhere,
     /// A place with a schema, or one that the schemas do not have.
     At(Option<&'e Schema>),

@@ -31,8 +31,8 @@ pub(crate) struct Machine<'p, 'a> {
     work: library::regex::Work,
 }
 
-/// Maximum bytes of computed strings and lists in one evaluation. cel-go shares the parts of lists that are added, and
-/// charges nothing for what `replace` builds.
+/// Maximum bytes of computed strings and lists in one evaluation. cel-go shares the parts of lists that are
+/// added, and charges nothing for what `replace` builds.
 const MEMORY: usize = 64 << 20;
 
 /// The member of an object or map, if it is present. A null field counts as absent.
@@ -292,7 +292,8 @@ impl<'p, 'a> Machine<'p, 'a> {
                 for node in nodes {
                     match self.expr(node) {
                         Ok(arg) => args.push(arg),
-                        // Of more than two, those behind an error are not evaluated. The call is charged if there are none.
+                        // Of more than two, those behind an error are not evaluated. The call is charged if
+                        // there are none.
                         Err(Fail::Error(why)) if args.len() + 1 == nodes.len() => {
                             args.push(Val::Null);
                             return self.in_vain(call, Fail::Error(why), &args);

@@ -38,8 +38,8 @@ const PUNCTUATION: [&str; 25] = [
 pub(crate) struct Lexer<'s> {
     chars: &'s [char],
     at: usize,
-    /// Remaining number of unterminated strings that are read as something shorter. Each may be scanned to the end of the
-    /// text, which would take quadratic time without a limit.
+    /// Remaining number of unterminated strings that are read as something shorter. Each may be scanned to
+    /// the end of the text, which would take quadratic time without a limit.
     retries: usize,
     pub errors: Vec<(u32, String)>,
 }
@@ -217,7 +217,8 @@ impl<'s> Lexer<'s> {
         Some(Token::Int(value.unwrap_or(u64::MAX)))
     }
 
-    /// The prefix of a string literal here, if there is one: whether it is of bytes, whether it is raw, its length.
+    /// The prefix of a string literal here, if there is one: whether it is of bytes, whether it is raw, its
+    /// length.
     fn string_prefix(&self) -> Option<(bool, bool, usize)> {
         let (mut bytes, mut raw, mut n) = (false, false, 0);
         loop {
@@ -286,8 +287,8 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// The start of an unterminated string is read as something shorter: the prefix as a name, the first two of three quotes
-    /// as an empty string.
+    /// The start of an unterminated string is read as something shorter: the prefix as a name, the first two
+    /// of three quotes as an empty string.
     fn unterminated(&mut self, start: usize, prefix: usize, triple: bool) -> Option<Token> {
         let retry = self.retries > 0;
         self.retries = self.retries.saturating_sub(1);

@@ -1,4 +1,5 @@
-//! The functions. Each library lists its functions with their overloads as text; [`function`] finds them by name.
+//! The functions. Each library lists its functions with their overloads as text; [`function`] finds them by
+//! name.
 
 mod authorizer;
 mod format;
@@ -45,7 +46,8 @@ pub(crate) enum Body {
     Or,
     Conditional,
     NotStrictlyFalse,
-    /// `or` and `orValue` of optionals, whose argument is evaluated only if there is no value. True for `orValue`.
+    /// `or` and `orValue` of optionals, whose argument is evaluated only if there is no value. True for
+    /// `orValue`.
     Alternative {
         value: bool,
     },
@@ -156,7 +158,8 @@ impl Callee {
     }
 }
 
-/// cel-go's message for arguments that no overload accepts. It is shorter if the left operand's type has the operator.
+/// cel-go's message for arguments that no overload accepts. It is shorter if the left operand's type has the
+/// operator.
 pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std::borrow::Cow<'static, str> {
     let number = |v: &Val<'_>| matches!(v, Val::Int(_) | Val::Uint(_) | Val::Double(_));
     let time = |v: &Val<'_>| matches!(v, Val::Duration(_) | Val::Timestamp(_));

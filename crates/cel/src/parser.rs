@@ -1,6 +1,6 @@
-//! A recursive-descent parser. The entry point is [`parse`]. `operators` reads operators by their precedence, `operands`
-//! what stands between them; `macros` expands macros while their calls are read, and `recovery` decides how parsing goes
-//! on after an error.
+//! A recursive-descent parser. The entry point is [`parse`]. `operators` reads operators by their precedence,
+//! `operands` what stands between them; `macros` expands macros while their calls are read, and `recovery`
+//! decides how parsing goes on after an error.
 
 pub(crate) mod macros;
 mod operands;
@@ -70,7 +70,8 @@ fn too_deep() -> String {
     format!("expression recursion limit exceeded: {MAX_DEPTH}")
 }
 
-/// True if macros made the tree too deep, which nests loops that nobody could afford: each pass over the tree recurses.
+/// True if macros made the tree too deep, which nests loops that nobody could afford: each pass over the tree
+/// recurses.
 fn is_deep(e: &Expr, depth: usize) -> bool {
     let mut deep = depth > MAX_EXPANDED;
     e.children(&mut |child| deep = deep || is_deep(child, depth + 1));
@@ -84,7 +85,8 @@ pub(crate) struct Parser<'s> {
     at: usize,
     depth: usize,
     ids: usize,
-    /// True from a token that was assumed to be there to the next one that is: what is wrong there is not reported.
+    /// True from a token that was assumed to be there to the next one that is: what is wrong there is not
+    /// reported.
     recovering: bool,
     /// What closes the brackets that are open here, the innermost last.
     open: Vec<&'static str>,

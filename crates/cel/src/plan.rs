@@ -1,8 +1,8 @@
-//! The plan of an expression: the checked tree with every name resolved, constants folded, and the cost of each step
-//! decided, which [`eval`](super::eval) walks.
+//! The plan of an expression: the checked tree with every name resolved, constants folded, and the cost of
+//! each step decided, which [`eval`](super::eval) walks.
 //!
-//! cel-go charges for chains of selections as wholes ("attributes"), and folds constant lists, maps and conversions. The
-//! planner does likewise, so that costs agree.
+//! cel-go charges for chains of selections as wholes ("attributes"), and folds constant lists, maps and
+//! conversions. The planner does likewise, so that costs agree.
 
 mod fold;
 
@@ -216,7 +216,8 @@ impl Node {
         }
     }
 
-    /// The attribute as a part of another one (a branch, an index, what `has` tests), which is not charged for itself.
+    /// The attribute as a part of another one (a branch, an index, what `has` tests), which is not charged
+    /// for itself.
     fn uncharged(mut self) -> Self {
         let mut node = &mut self;
         loop {

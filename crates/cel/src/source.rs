@@ -48,8 +48,8 @@ impl Issues {
         }
     }
 
-    /// True if the expression is well-typed, but computing its constants fails: what cel-go reports when it makes a program
-    /// of it ("program instantiation failed").
+    /// True if the expression is well-typed, but computing its constants fails: what cel-go reports when it
+    /// makes a program of it ("program instantiation failed").
     pub fn is_of_constants(&self) -> bool {
         self.of_constants.is_some()
     }
@@ -93,7 +93,8 @@ impl Issues {
     }
 }
 
-/// The line, and below it dots up to the column. Wide characters get wide dots, so that the mark stays in its column.
+/// The line, and below it dots up to the column. Wide characters get wide dots, so that the mark stays in its
+/// column.
 fn draw(line: &str, column: usize) -> String {
     let line = line.replace('\t', " ");
     let mut out = format!("\n | {line}\n | ");

@@ -10,8 +10,8 @@ use torana_apimachinery::Str;
 pub enum Type {
     /// Known at run time only.
     Dyn,
-    /// Known at run time only, like `Dyn`, but shown differently in errors and not allowed as the range of a loop. Numbers of
-    /// the input are doubles.
+    /// Known at run time only, like `Dyn`, but shown differently in errors and not allowed as the range of a
+    /// loop. Numbers of the input are doubles.
     Any,
     Null,
     Bool,
@@ -76,7 +76,8 @@ pub struct Schema {
     pub nullable: bool,
     /// How elements of a list are identified.
     pub list_type: ListType,
-    /// True if expressions may escape the key that a map has the value under: `extra.example__dot__org` for `example.org`.
+    /// True if expressions may escape the key that a map has the value under: `extra.example__dot__org` for
+    /// `example.org`.
     pub escaped_key: bool,
 }
 
@@ -221,8 +222,8 @@ impl Schema {
         ANY
     }
 
-    /// A schema of JSON about which nothing is known, as Go's decoder reads it: all numbers are doubles. Expressions may escape
-    /// the keys of its objects.
+    /// A schema of JSON about which nothing is known, as Go's decoder reads it: all numbers are doubles.
+    /// Expressions may escape the keys of its objects.
     pub fn json() -> Self {
         JSON
     }
@@ -405,8 +406,8 @@ impl Type {
         }
     }
 
-    /// The name as cel-go's `Type.String` has it, which messages about the type of a result show. Messages of the checker show
-    /// shorter ones (`Display`).
+    /// The name as cel-go's `Type.String` has it, which messages about the type of a result show. Messages of
+    /// the checker show shorter ones (`Display`).
     pub fn full_name(&self) -> String {
         match self {
             Self::Any => "google.protobuf.Any".to_owned(),

@@ -1,7 +1,7 @@
 //! Unification: binds type parameters to types.
 //!
-//! The types of nested literals share their parts, and each is as deep as the literal. So that checking them takes time in
-//! proportion to their text, what is known about a part is kept by its address.
+//! The types of nested literals share their parts, and each is as deep as the literal. So that checking them
+//! takes time in proportion to their text, what is known about a part is kept by its address.
 
 use crate::types::Type;
 use std::cell::Cell;
@@ -30,7 +30,8 @@ struct Counted {
     until: Cell<usize>,
 }
 
-/// The lowest and the highest of the parameters in a type, and in what they stand for: what is known changes with them.
+/// The lowest and the highest of the parameters in a type, and in what they stand for: what is known changes
+/// with them.
 type Params = (u32, u32);
 
 fn joined(a: Option<Params>, b: Option<Params>) -> Option<Params> {
@@ -241,7 +242,8 @@ impl Unifier {
         }
     }
 
-    /// Whether the parameter can stand for the type; `None` if it stands for nothing and cannot stand for this.
+    /// Whether the parameter can stand for the type; `None` if it stands for nothing and cannot stand for
+    /// this.
     fn substitute(&mut self, n: u32, t: &Type) -> Option<bool> {
         if *t == Type::Param(n) {
             return Some(true);

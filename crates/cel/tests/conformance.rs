@@ -1,5 +1,6 @@
-//! Facts from the conformance suite of the language (github:google/cel-spec, `tests/simple`): what expressions without
-//! variables and protobuf messages come to. Each line of `conformance.tsv` has a name, an expression, and its result.
+//! Facts from the conformance suite of the language (github:google/cel-spec, `tests/simple`): what
+//! expressions without variables and protobuf messages come to. Each line of `conformance.tsv` has a name, an
+//! expression, and its result.
 
 use torana_cel::{Environment, Key, Val, Variable};
 

@@ -52,8 +52,8 @@ pub(crate) struct Compiler {
     key: Key,
 }
 
-/// Identifies an environment, or an expression in it: a hash of the declarations in their order. Programs of different
-/// environments are not shared. The length does not depend on theirs.
+/// Identifies an environment, or an expression in it: a hash of the declarations in their order. Programs of
+/// different environments are not shared. The length does not depend on theirs.
 type Key = [u8; 32];
 
 /// The key of what `parent` is extended by. Lengths make it unambiguous, whatever the texts contain.

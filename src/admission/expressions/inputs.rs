@@ -27,8 +27,8 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
-    /// The values for a write in the version `target`; `object` is in the version `version`. They have no namespace and no
-    /// parameters.
+    /// The values for a write in the version `target`; `object` is in the version `version`. They have no
+    /// namespace and no parameters.
     ///
     /// # Errors
     /// The error of the conversion.
@@ -146,8 +146,9 @@ pub(crate) fn namespace(stored: Option<&Value>) -> Value {
     shown
 }
 
-/// The checks of expressions. The language is synchronous: a check that cannot be decided without waiting is noted, so that
-/// the evaluation can be repeated when its decision is known. What a check costs bounds the number of repetitions.
+/// The checks of expressions. The language is synchronous: a check that cannot be decided without waiting is
+/// noted, so that the evaluation can be repeated when its decision is known. What a check costs bounds the
+/// number of repetitions.
 pub(crate) struct Checks {
     authorizer: Arc<dyn Authorizer>,
     user: Arc<UserInfo>,

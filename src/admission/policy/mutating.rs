@@ -1,5 +1,5 @@
-//! Evaluates the mutating policies that concern a write one after the other, and applies the results (upstream's
-//! `mutating.dispatcher`).
+//! Evaluates the mutating policies that concern a write one after the other, and applies the results
+//! (upstream's `mutating.dispatcher`).
 //!
 //! ```text
 //! round 0: every policy that matches. A mutation asks for round 1, and marks the IfNeeded policies.

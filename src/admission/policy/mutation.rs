@@ -1,4 +1,5 @@
-//! One mutation of a MutatingAdmissionPolicy: its expression, and the change that results (upstream: `mutating/patch`).
+//! One mutation of a MutatingAdmissionPolicy: its expression, and the change that results (upstream:
+//! `mutating/patch`).
 
 use super::stored::{MutatingPolicy, Mutation, MutationKind};
 use crate::admission::expressions::{CompileError, EvaluationError, OutOfBudget, Run, Subject, Variables};

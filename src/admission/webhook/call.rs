@@ -1,4 +1,5 @@
-//! One call of a webhook: the review is sent, and its answer decides. What a failed call means is left to [`judge`].
+//! One call of a webhook: the review is sent, and its answer decides. What a failed call means is left to
+//! [`judge`].
 
 use super::Calls;
 use super::config::FailurePolicy;
@@ -149,7 +150,8 @@ fn denied(webhook: &str, status: Option<Value>) -> Status {
     Status::verbatim(code, status)
 }
 
-/// Records the outcome of a call, and decides what it means: whether the write goes on although the call failed.
+/// Records the outcome of a call, and decides what it means: whether the write goes on although the call
+/// failed.
 ///
 /// # Errors
 /// The Status to respond with.

@@ -48,8 +48,8 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// The version in which a webhook is to see the write; `None` if it is not to be called. The object is that of the
-    /// request.
+    /// The version in which a webhook is to see the write; `None` if it is not to be called. The object is
+    /// that of the request.
     ///
     /// # Errors
     /// The write cannot be matched, or a condition fails and the failure policy is `Fail`.

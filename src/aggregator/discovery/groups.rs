@@ -1,5 +1,5 @@
-//! The plain discovery documents `/apis` and `/apis/<group>`, built from APIService objects whether available or not,
-//! as in upstream (`kube-aggregator/pkg/apiserver/handler_apis.go`).
+//! The plain discovery documents `/apis` and `/apis/<group>`, built from APIService objects whether available
+//! or not, as in upstream (`kube-aggregator/pkg/apiserver/handler_apis.go`).
 
 use crate::aggregator::apiservice::{ApiService, OWN_GROUP, sorted_by_group_and_version};
 use crate::apimachinery::value::{Str, Value};
@@ -14,8 +14,8 @@ use std::sync::{Arc, Weak};
 
 type Snapshot = OrdMap<Arc<str>, Arc<ApiService>>;
 
-/// A document and the snapshot it was made of, which it does not keep alive: without requests, the cache would otherwise
-/// hold APIServices that were deleted long ago.
+/// A document and the snapshot it was made of, which it does not keep alive: without requests, the cache
+/// would otherwise hold APIServices that were deleted long ago.
 type Made<T> = (Weak<Snapshot>, T);
 
 /// The document that was made last.

@@ -1,4 +1,5 @@
-//! Why a document of a backend is not collected: [`Rejected`] for its content, [`CollectError`] for all on the way.
+//! Why a document of a backend is not collected: [`Rejected`] for its content, [`CollectError`] for all on
+//! the way.
 
 use super::limits::{MAX_LEVELS, MAX_NAME_LENGTH};
 use crate::aggregator::own_requests::FetchError;

@@ -1,5 +1,6 @@
-//! Last good OpenAPI v3 documents of backends, served while a backend is unavailable. A document is downloaded when the
-//! backend's index first contains it, and again when its URL there, which includes a hash, changes.
+//! Last good OpenAPI v3 documents of backends, served while a backend is unavailable. A document is
+//! downloaded when the backend's index first contains it, and again when its URL there, which includes a
+//! hash, changes.
 
 use super::key_of;
 use crate::aggregator::apiservice::ApiService;

@@ -48,7 +48,8 @@ struct Part {
     document: CachedDocument,
 }
 
-/// The last good documents of backends by APIService name, each reduced to the paths of its own group version.
+/// The last good documents of backends by APIService name, each reduced to the paths of its own group
+/// version.
 #[derive(Default)]
 pub(crate) struct RemoteDocuments {
     all: ArcSwap<OrdMap<Str, Arc<Part>>>,

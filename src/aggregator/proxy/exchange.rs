@@ -43,14 +43,15 @@ impl ProxyShared {
             let _in_flight = in_flight;
             if let Some(client) = client {
                 let client = client.holding(permit);
-                // Boxed: it contains a handshake of about 8 kB, which would enlarge the future of every request.
+                // Boxed: it contains a handshake of about 8 kB, which would enlarge the future of every
+                // request.
                 let tunnel = Box::pin(upgrade::tunnel(&transport, &authority, *out, client, &self.tasks));
                 let mut response = tunnel.await;
                 self.policy.clean_upgrade(response.headers_mut());
                 return without_request_metrics(response);
             }
-            // The request's own deadline is enforced by the filter `server/filters/timeout`, which drops this future,
-            // or the body, and thereby cancels the request at the backend.
+            // The request's own deadline is enforced by the filter `server/filters/timeout`, which drops this
+            // future, or the body, and thereby cancels the request at the backend.
             let limit = limit(transport.timeouts(), info.as_deref(), out.target.path());
             let end = limit.map(|limit| Instant::now() + limit);
             let began = std::time::Instant::now();
@@ -161,7 +162,8 @@ impl ProxyShared {
     }
 }
 
-/// The time limit for a whole response: that of discovery, and the APIService's own unless the request is long-running.
+/// The time limit for a whole response: that of discovery, and the APIService's own unless the request is
+/// long-running.
 fn limit(timeouts: &Timeouts, info: Option<&RequestInfo>, path: &str) -> Option<Duration> {
     let discovery = is_discovery(info, path).then_some(DISCOVERY_LIMIT);
     let has_end = info.is_none_or(|i| !i.is_long_running());
@@ -188,7 +190,8 @@ async fn head_by<T>(
     tokio::time::timeout_at(until, sending).await.unwrap_or(Err(late))
 }
 
-/// Upstream's test for discovery: a non-resource path of three segments, in practice `/apis/<group>/<version>`.
+/// Upstream's test for discovery: a non-resource path of three segments, in practice
+/// `/apis/<group>/<version>`.
 fn is_discovery(info: Option<&RequestInfo>, path: &str) -> bool {
     info.is_none_or(|i| !i.is_resource) && path.trim_matches('/').split('/').count() == 3
 }

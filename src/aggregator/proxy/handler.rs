@@ -1,8 +1,9 @@
 //! [`ProxyHandler`]: the request handler of one APIService. Follows `proxyHandler` in
 //! `kube-aggregator/pkg/apiserver/handler_proxy.go` and its order of decisions.
 //!
-//! `prepare` decides whether the request can go to the backend and rewrites it, `exchange` sends it and streams the
-//! response back. Connections are left to [`crate::proxy::transport`], header rules to [`crate::proxy::headers`].
+//! `prepare` decides whether the request can go to the backend and rewrites it, `exchange` sends it and
+//! streams the response back. Connections are left to [`crate::proxy::transport`], header rules to
+//! [`crate::proxy::headers`].
 
 use super::identities::Identities;
 use super::responses::without_request_metrics;

@@ -62,7 +62,8 @@ impl ProxyHandler {
         let end = |response| Box::new(self.shared.end(info.as_deref(), response));
         let special = Special::of(req.headers());
         let hops = &self.shared.policy.hops;
-        // Loop detection comes first: a looping request must be reported as one, whatever else is wrong with it.
+        // Loop detection comes first: a looping request must be reported as one, whatever else is wrong with
+        // it.
         let hop = match special.hops {
             false => hops.first(req.headers()),
             true => match hops.next_value(req.headers()) {
@@ -72,8 +73,8 @@ impl ProxyHandler {
         };
         let audit_id = RequestContext::of(&req).audit_id.as_ref();
         let in_flight = audit_id.and_then(|id| hops.begin(id.header(), std::ptr::from_ref(self).addr()));
-        // A client may reuse an audit ID for concurrent requests; a request with a hop header comes from a proxy, which
-        // does not.
+        // A client may reuse an audit ID for concurrent requests; a request with a hop header comes from a
+        // proxy, which does not.
         if in_flight.is_none() && audit_id.is_some() && hop.is_some() {
             return Err(end(respond::status(&hops.loop_detected(), req.headers())));
         }
@@ -147,7 +148,8 @@ impl ProxyHandler {
         if special.host {
             head.headers.remove(header::HOST);
         }
-        // Strip before adding: `Connection` may name any header, so it could remove headers that are added below.
+        // Strip before adding: `Connection` may name any header, so it could remove headers that are added
+        // below.
         let special = match &client {
             Some(_) => {
                 headers::keep_identity_end_to_end(&mut head.headers);

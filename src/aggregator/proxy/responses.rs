@@ -23,7 +23,8 @@ pub(crate) fn unavailable() -> Response {
     plain(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n")
 }
 
-/// 429: the backend has reached its limit of requests or watches. A `Status`, since upstream has no such response.
+/// 429: the backend has reached its limit of requests or watches. A `Status`, since upstream has no such
+/// response.
 pub(crate) fn too_many(what: LimitReached, service: &ServiceReference, headers: &HeaderMap) -> Response {
     let what = match what {
         LimitReached::Requests => "requests are under way to",

@@ -177,7 +177,8 @@ impl PublicKey {
         Self::from_spki(spki.as_ref())
     }
 
-    /// Reads a JSON Web Key. `None` if it is not for signatures or of an unsupported type, which a key set may contain.
+    /// Reads a JSON Web Key. `None` if it is not for signatures or of an unsupported type, which a key set
+    /// may contain.
     ///
     /// # Errors
     /// If the key is of a supported type but invalid.

@@ -6,8 +6,8 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 impl PublicKey {
-    /// Reads all keys of a PEM file: public keys, certificates, and the public halves of private keys, as upstream's
-    /// `--service-account-key-file` accepts them. Other blocks are skipped.
+    /// Reads all keys of a PEM file: public keys, certificates, and the public halves of private keys, as
+    /// upstream's `--service-account-key-file` accepts them. Other blocks are skipped.
     ///
     /// # Errors
     /// If a block is invalid, or the file has no key.

@@ -1,5 +1,6 @@
-//! CEL expressions of an `AuthenticationConfiguration` (upstream: `apiserver/pkg/authentication/cel`): [`Expression::claims`] and
-//! [`Expression::user`] compile them, and [`Expression::evaluate`] evaluates them. What the results mean is left to `claims`.
+//! CEL expressions of an `AuthenticationConfiguration` (upstream: `apiserver/pkg/authentication/cel`):
+//! [`Expression::claims`] and [`Expression::user`] compile them, and [`Expression::evaluate`] evaluates them.
+//! What the results mean is left to `claims`.
 
 use crate::apimachinery::value::{Map, Value};
 use crate::request::UserInfo;
@@ -113,7 +114,8 @@ impl Expression {
         })
     }
 
-    /// True if the expression selects the claim by name: `claims.email`, but not `claims['email']`, as in upstream.
+    /// True if the expression selects the claim by name: `claims.email`, but not `claims['email']`, as in
+    /// upstream.
     pub(super) fn selects_claim(&self, claim: &str) -> bool {
         selects(&self.text, CLAIMS, claim)
     }

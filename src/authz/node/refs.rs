@@ -46,7 +46,8 @@ fn each<'a>(v: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> + us
 
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
-/// Calls `f` with the name of each Secret that a Pod uses, some more than once, as upstream's `VisitPodSecretNames`.
+/// Calls `f` with the name of each Secret that a Pod uses, some more than once, as upstream's
+/// `VisitPodSecretNames`.
 pub(crate) fn for_each_secret(pod: &Value, mut f: impl FnMut(&str)) {
     let mut visit = |name: &str| {
         if !name.is_empty() {

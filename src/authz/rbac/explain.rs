@@ -1,5 +1,5 @@
-//! Explanations of RBAC decisions for humans: the rule, role and binding that allowed a request, or the nearest misses.
-//! Entry point: [`Rbac::explain`].
+//! Explanations of RBAC decisions for humans: the rule, role and binding that allowed a request, or the
+//! nearest misses. Entry point: [`Rbac::explain`].
 
 use super::Behind;
 use super::Rbac;
@@ -34,8 +34,8 @@ pub(crate) struct RuleMatch {
     /// Index of the rule in its role.
     pub number: usize,
     pub rule: PolicyRule,
-    /// The attributes that do not match: `verb`, `apiGroup`, `resource`, `name`, `path`. Empty if the rule allows the
-    /// request.
+    /// The attributes that do not match: `verb`, `apiGroup`, `resource`, `name`, `path`. Empty if the rule
+    /// allows the request.
     pub lacks: Vec<&'static str>,
 }
 

@@ -10,8 +10,8 @@ use super::postings::{BudgetExhausted, StepBudget};
 use super::rule::PolicyRule;
 use super::table::Table;
 
-/// Number of strings up to which a role's table is built on first use. Larger roles build it when they are parsed,
-/// where no request waits for it.
+/// Number of strings up to which a role's table is built on first use. Larger roles build it when they are
+/// parsed, where no request waits for it.
 const SMALL: usize = 500;
 
 /// A Role or ClusterRole.
@@ -138,7 +138,8 @@ impl Binding {
         }
     }
 
-    /// `RoleBinding "name/namespace" of Role "r" to User "u"`; upstream prints name and namespace in this order.
+    /// `RoleBinding "name/namespace" of Role "r" to User "u"`; upstream prints name and namespace in this
+    /// order.
     pub(crate) fn describe(&self, subject: usize) -> String {
         let to = self.subjects.get(subject).map(Subject::describe).unwrap_or_default();
         let (kind, at) = if self.namespace.is_empty() {

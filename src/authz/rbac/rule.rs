@@ -85,7 +85,8 @@ impl PolicyRule {
         self.api_groups.iter().any(|g| g == "*" || g == group)
     }
 
-    /// True if the rule includes the resource. As upstream, `pods/*` matches nothing; only `*/scale` is a wildcard.
+    /// True if the rule includes the resource. As upstream, `pods/*` matches nothing; only `*/scale` is a
+    /// wildcard.
     pub fn has_resource(&self, resource: &str, subresource: &str) -> bool {
         self.resources.iter().any(|r| {
             r == "*"
@@ -123,7 +124,8 @@ impl PolicyRule {
     }
 }
 
-/// Formats like upstream's `CompactString`: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`.
+/// Formats like upstream's `CompactString`:
+/// `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`.
 impl fmt::Display for PolicyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [

@@ -1,5 +1,6 @@
-//! The requests that the signers of Kubernetes accept (`pkg/apis/certificates/helpers.go`, `certificates/signer/signer.go`). Messages are
-//! upstream's, because users read them in the request's conditions.
+//! The requests that the signers of Kubernetes accept (`pkg/apis/certificates/helpers.go`,
+//! `certificates/signer/signer.go`). Messages are upstream's, because users read them in the request's
+//! conditions.
 
 use crate::apimachinery::value::{Str, Value};
 use crate::x509::{AlternativeName, CertificateRequest};

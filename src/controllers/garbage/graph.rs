@@ -1,8 +1,9 @@
 //! [`Graph`]: which objects refer to which owners, and which of them a change affects.
 //!
-//! Only objects with owners, and objects that are deleted after their dependents, are nodes. An owner is known by the UID in
-//! the references to it; whether it exists is determined by a read when a reference to it is first seen, and cached
-//! until it is deleted. Each change costs time in the number of the object's own references.
+//! Only objects with owners, and objects that are deleted after their dependents, are nodes. An owner is
+//! known by the UID in the references to it; whether it exists is determined by a read when a reference to it
+//! is first seen, and cached until it is deleted. Each change costs time in the number of the object's own
+//! references.
 
 use crate::apimachinery::value::Str;
 use crate::controllers::objects::{OwnerReference, Tracked, Uid};
@@ -33,8 +34,8 @@ pub(crate) struct Node<K> {
     pub object: Arc<Tracked>,
 }
 
-/// Where a reference looks for its owner. The UID alone is not enough: a reference with the right UID and another name
-/// refers to nothing.
+/// Where a reference looks for its owner. The UID alone is not enough: a reference with the right UID and
+/// another name refers to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Coordinates {
     pub group: Str,

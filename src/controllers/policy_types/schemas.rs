@@ -1,5 +1,6 @@
-//! The schemas of kinds, built-in, custom and aggregated ones alike, from the OpenAPI documents that this gateway serves
-//! (upstream: `apiserver/pkg/cel/openapi/resolver`), as types of expressions (`apiserver/pkg/cel/common/schemas.go`).
+//! The schemas of kinds, built-in, custom and aggregated ones alike, from the OpenAPI documents that this
+//! gateway serves (upstream: `apiserver/pkg/cel/openapi/resolver`), as types of expressions
+//! (`apiserver/pkg/cel/common/schemas.go`).
 
 use super::kinds::{self, Gvk, Served};
 use crate::apimachinery::value::{Map, Str, Value};
@@ -13,8 +14,8 @@ use torana_cel::{Field, ObjectType, Schema, Type, escape};
 
 /// Maximum number of cached kinds.
 const MAX_KNOWN: usize = 64;
-/// How many schemas a kind has at most once references are followed. Ours have some thousand; a few references that each name
-/// the next one twice would have millions.
+/// How many schemas a kind has at most once references are followed. Ours have some thousand; a few
+/// references that each name the next one twice would have millions.
 const MAX_SCHEMAS: usize = 100_000;
 const REFERENCES: &str = "#/components/schemas/";
 
@@ -135,7 +136,8 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Declares the values of a schema; `None` if expressions cannot know them. `root` is true for objects with metadata.
+    /// Declares the values of a schema; `None` if expressions cannot know them. `root` is true for objects
+    /// with metadata.
     fn declare(&mut self, schema: &'a Value, name: &str, root: bool) -> Result<Option<Schema>, Unusable> {
         checkpoint();
         self.count += 1;
@@ -217,7 +219,8 @@ impl<'a> Reader<'a> {
         Ok(Some(Schema::object(Arc::new(ObjectType::new(name, fields)))))
     }
 
-    /// True if a schema declares the type and the names of its objects. Otherwise expressions see exactly these.
+    /// True if a schema declares the type and the names of its objects. Otherwise expressions see exactly
+    /// these.
     fn has_type_and_name(&self, v: &'a Value) -> bool {
         let is = |of: &'a Value, key: &str, ty: &str| {
             let property = of.at(&["properties", key]);

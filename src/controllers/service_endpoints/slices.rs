@@ -1,7 +1,7 @@
 //! [`plan`]: which EndpointSlices of a Service to create, update and delete (`endpointslice/reconciler.go`).
 //!
-//! Endpoints stay in the slice that has them. A slice has the endpoints of one address family with equal ports, at most
-//! [`MAX`]; a Service without endpoints has one empty slice per family.
+//! Endpoints stay in the slice that has them. A slice has the endpoints of one address family with equal
+//! ports, at most [`MAX`]; a Service without endpoints has one empty slice per family.
 
 mod counts;
 mod endpoints;
@@ -44,8 +44,8 @@ impl Plan {
         }
     }
 
-    /// Updates slices that would be deleted to what would be created. The family of a slice cannot change, and a slice of
-    /// another owner is deleted with that owner.
+    /// Updates slices that would be deleted to what would be created. The family of a slice cannot change,
+    /// and a slice of another owner is deleted with that owner.
     pub(crate) fn reuse(&mut self, is_owned: impl Fn(&Value) -> bool) {
         let mut rest = Vec::new();
         for old in std::mem::take(&mut self.delete) {

@@ -20,8 +20,8 @@ use crate::registry::strategy::{DeleteStrategy, Strategy};
 /// Strategy of pods.
 pub(crate) struct Pod;
 
-/// Expands `matchLabelKeys` and `mismatchLabelKeys` into selector requirements with the pod's own label values.
-/// This happens once, on create: later changes of the labels do not affect scheduling.
+/// Expands `matchLabelKeys` and `mismatchLabelKeys` into selector requirements with the pod's own label
+/// values. This happens once, on create: later changes of the labels do not affect scheduling.
 fn merge_label_keys(pod: &mut Value) {
     const TERMS: [&str; 2] = ["podAffinity", "podAntiAffinity"];
     let labels = pod.at(&["metadata", "labels"]).clone();
@@ -177,8 +177,8 @@ impl Strategy for Pod {
         match subresource {
             "" => &["status"],
             "status" => &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
-            // Upstream defines reset fields for `resize` and `ephemeralcontainers` but does not use them: a label
-            // that a resize drops is owned all the same.
+            // Upstream defines reset fields for `resize` and `ephemeralcontainers` but does not use them: a
+            // label that a resize drops is owned all the same.
             _ => &[],
         }
     }

@@ -1,5 +1,5 @@
-//! Strategies of roles and bindings. Granting permissions requires holding them, or the verb `escalate` or `bind`;
-//! [`guard`] enforces this.
+//! Strategies of roles and bindings. Granting permissions requires holding them, or the verb `escalate` or
+//! `bind`; [`guard`] enforces this.
 
 mod guard;
 

@@ -28,8 +28,8 @@ impl Strategy for BindingStrategy {
     }
 }
 
-/// Serves both resources through the store of pods, with [`BindingStrategy`] and without admission: the Binding has
-/// passed admission already.
+/// Serves both resources through the store of pods, with [`BindingStrategy`] and without admission: the
+/// Binding has passed admission already.
 pub(in crate::controlplane) struct Binding(pub(in crate::controlplane) StoreLookup);
 
 fn unsupported(action: &str) -> Status {

@@ -18,7 +18,8 @@ use crate::registry::{Schema, Store, StoreLookup};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Serves the subresource through the workload's store, without admission: the Scale has passed admission already.
+/// Serves the subresource through the workload's store, without admission: the Scale has passed admission
+/// already.
 pub(in crate::controlplane) struct Scale {
     pub(in crate::controlplane) stores: StoreLookup,
     /// Group and plural of the workload.

@@ -1,5 +1,5 @@
-//! Property: table rows and partial metadata rendered from stored bytes equal those rendered from decoded trees, for
-//! every kind, over generated objects.
+//! Property: table rows and partial metadata rendered from stored bytes equal those rendered from decoded
+//! trees, for every kind, over generated objects.
 
 use super::*;
 use crate::api::json::{self, Shape};

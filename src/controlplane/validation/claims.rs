@@ -1,5 +1,5 @@
-//! Validation of PersistentVolumeClaims, of claim specs embedded elsewhere, and of the fields that claims share with
-//! PersistentVolumes.
+//! Validation of PersistentVolumeClaims, of claim specs embedded elsewhere, and of the fields that claims
+//! share with PersistentVolumes.
 
 use super::common::{is_positive, quantity};
 use super::go_form;
@@ -220,7 +220,8 @@ fn comparable_spec(new: &Value, old: &Value) -> Value {
     spec
 }
 
-/// Checks the name of a resource in a claim's status: `storage` or an extended one. Returns true if it is valid.
+/// Checks the name of a resource in a claim's status: `storage` or an extended one. Returns true if it is
+/// valid.
 fn claim_resource(out: &mut ErrorList, name: &str, at: &FieldPath) -> bool {
     let messages = qualified_name(name);
     let native = !name.contains('/') || name.contains("kubernetes.io/");

@@ -41,8 +41,8 @@ pub(crate) fn is_zero_or_absent(v: &Value) -> bool {
     }
 }
 
-/// Formats an object like upstream's internal Go struct, for the bad value of an error: Go's field names in order.
-/// `fields` are (Go name, JSON name, text for absent values).
+/// Formats an object like upstream's internal Go struct, for the bad value of an error: Go's field names in
+/// order. `fields` are (Go name, JSON name, text for absent values).
 pub(crate) fn go_struct(v: &Value, fields: &[(&str, &str, &str)]) -> String {
     let cells: Vec<String> = fields
         .iter()

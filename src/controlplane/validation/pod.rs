@@ -1,7 +1,7 @@
 //! Validation of pods and pod templates (upstream's `pkg/apis/core/validation/validation.go`).
 //!
-//! Entry points: [`pod`] and [`pod_update`] for pods, [`template`] for workloads. The submodules check one part of the
-//! spec each, except `parts` (updates of subresources), `status` and `warnings`.
+//! Entry points: [`pod`] and [`pod_update`] for pods, [`template`] for workloads. The submodules check one
+//! part of the spec each, except `parts` (updates of subresources), `status` and `warnings`.
 
 mod affinity;
 mod annotations;
@@ -203,7 +203,8 @@ fn deadline(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     }
 }
 
-/// The new spec with its mutable fields reset to the old ones, so that a diff shows only the forbidden changes.
+/// The new spec with its mutable fields reset to the old ones, so that a diff shows only the forbidden
+/// changes.
 fn with_mutable_parts_of(new: &Value, old: &Value) -> Value {
     let mut spec = new.get("spec").clone();
     for key in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {

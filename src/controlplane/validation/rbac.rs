@@ -1,4 +1,5 @@
-//! Validation of roles and bindings (upstream's `pkg/apis/rbac/validation`). Escalation checks are in the strategies.
+//! Validation of roles and bindings (upstream's `pkg/apis/rbac/validation`). Escalation checks are in the
+//! strategies.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_subdomain, path_segment_name};

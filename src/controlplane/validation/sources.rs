@@ -1,5 +1,5 @@
-//! Validation of volume sources, which pods' volumes and PersistentVolumes share. Entry point: [`source`]; larger
-//! sources are in `disks`, `files` and `network`. Odd error paths are upstream's.
+//! Validation of volume sources, which pods' volumes and PersistentVolumes share. Entry point: [`source`];
+//! larger sources are in `disks`, `files` and `network`. Odd error paths are upstream's.
 
 mod disks;
 mod files;
@@ -131,7 +131,8 @@ fn host_path(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     optional_choice(out, v, "type", at, &kinds);
 }
 
-/// Checks a secret reference: it needs a name, and in a PersistentVolume, which has no namespace, a namespace too.
+/// Checks a secret reference: it needs a name, and in a PersistentVolume, which has no namespace, a namespace
+/// too.
 fn secret(out: &mut ErrorList, v: &Value, at: &FieldPath, owner: SourceOwner<'_>) {
     let (reference, at) = (v.get("secretRef"), at.child("secretRef"));
     if reference.is_null() {
@@ -207,8 +208,8 @@ fn ephemeral(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     claims::claim_spec(out, template.get("spec"), &at.child("spec"), &Value::Null);
 }
 
-/// Metadata members not allowed in claim templates: JSON name, and name in the error path (Go's field name with a lower
-/// first letter).
+/// Metadata members not allowed in claim templates: JSON name, and name in the error path (Go's field name
+/// with a lower first letter).
 const NOT_IN_TEMPLATES: &[(&str, &str)] = &[
     ("name", "name"),
     ("generateName", "generateName"),

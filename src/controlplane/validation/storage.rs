@@ -98,8 +98,8 @@ fn topologies(out: &mut ErrorList, terms: &[Value]) {
             }
         }
         let places: Vec<(&str, Vec<&str>)> = places.into_iter().collect();
-        // Upstream preallocates one empty term per term and compares with those too, so an empty term is always a
-        // duplicate.
+        // Upstream preallocates one empty term per term and compares with those too, so an empty term is
+        // always a duplicate.
         let empty = if places.is_empty() { terms.len() } else { 0 };
         let before = seen.entry(places).or_default();
         out.push_times(empty + *before, || FieldError::duplicate(&at, ""));

@@ -20,8 +20,8 @@ pub(crate) fn message(resource: &Resource, entry: &Entry, version: &str, budget:
     })
 }
 
-/// Reduces an object to PartialObjectMetadata of this `meta.k8s.io` version. Upstream builds it from its internal
-/// type, in which some annotations are fields, so these annotations are missing.
+/// Reduces an object to PartialObjectMetadata of this `meta.k8s.io` version. Upstream builds it from its
+/// internal type, in which some annotations are fields, so these annotations are missing.
 pub(crate) fn of(resource: &Resource, object: &Value, version: &str) -> Value {
     let mut m = Map::new();
     m.insert("kind", "PartialObjectMetadata");

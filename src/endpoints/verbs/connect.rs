@@ -1,5 +1,5 @@
-//! Connect subresources: log, exec, attach, portforward and proxy. Admission and authorization happen here; the
-//! connector produces the response.
+//! Connect subresources: log, exec, attach, portforward and proxy. Admission and authorization happen here;
+//! the connector produces the response.
 
 use super::super::call::Call;
 use super::super::options::connect;

@@ -52,7 +52,8 @@ pub(crate) async fn delete(mut call: Call, req_body: Body) -> VerbResult {
     answer(&call, code, &deleted, negotiated)
 }
 
-/// Responds with the object if it still exists or if the kind returns deleted objects, otherwise with a Status.
+/// Responds with the object if it still exists or if the kind returns deleted objects, otherwise with a
+/// Status.
 fn answer(call: &Call, code: u16, deleted: &Deleted, negotiated: Negotiated) -> Result<Response> {
     let resource = call.resource();
     if !deleted.gone || resource.returns_deleted {

@@ -60,8 +60,8 @@ pub(crate) async fn custom(
     write: &WriteOptions,
 ) -> Result<Updated> {
     if call.kind() == call.resource().gvk() {
-        // An update of the parent object: admission runs in the parent's store, at its usual position between the
-        // checks.
+        // An update of the parent object: admission runs in the parent's store, at its usual position between
+        // the checks.
         let object = handler.update_as(&call.cx, call.name(), object, write).await?;
         return Ok(Updated {
             object: ResultObject::Tree(object),

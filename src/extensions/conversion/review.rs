@@ -73,7 +73,8 @@ pub enum InvalidResponse {
     NotList,
 }
 
-/// Why a converted object is not accepted: upstream's text, before which the caller says where the object was.
+/// Why a converted object is not accepted: upstream's text, before which the caller says where the object
+/// was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unacceptable {
     /// It has another version or kind.
@@ -190,8 +191,8 @@ fn check_type(version: Version, review: &Value) -> Result<(), InvalidResponse> {
     Ok(())
 }
 
-/// Checks a converted object against the original, and returns it with the original's metadata. Only labels and
-/// annotations are taken from the converted one.
+/// Checks a converted object against the original, and returns it with the original's metadata. Only labels
+/// and annotations are taken from the converted one.
 ///
 /// # Errors
 /// `Unacceptable`.

@@ -63,8 +63,8 @@ impl CustomResourceHandler {
         Some(documents::plain(&found?, req.headers(), &Query::of(req)))
     }
 
-    /// As [`addressed`](Self::addressed). If there is none, asks the store, because another gateway may just have written
-    /// the definition.
+    /// As [`addressed`](Self::addressed). If there is none, asks the store, because another gateway may just
+    /// have written the definition.
     async fn find(&self, info: &RequestInfo) -> Option<Arc<Defined>> {
         if let Some(found) = self.addressed(info) {
             return Some(found);

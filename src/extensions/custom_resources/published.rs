@@ -1,5 +1,5 @@
-//! The rows of custom resources as OpenAPI documents need them: without compiling a schema and without decoding it before
-//! its turn, since a document may describe a thousand definitions.
+//! The rows of custom resources as OpenAPI documents need them: without compiling a schema and without
+//! decoding it before its turn, since a document may describe a thousand definitions.
 //!
 //! Entry point: [`published`].
 
@@ -20,8 +20,8 @@ use std::sync::{Arc, LazyLock};
 /// The parts of a definition that [`published`] reads: all but the schemas.
 static PUBLISHED: LazyLock<Mask> = LazyLock::new(|| Mask::of(&["spec.versions.{name,selectableFields,subresources}"]));
 
-/// The OpenAPI descriptions of the rows of some versions. Versions that cannot be served are left out. `scale` is the schema of
-/// `autoscaling/v1` Scale.
+/// The OpenAPI descriptions of the rows of some versions. Versions that cannot be served are left out.
+/// `scale` is the schema of `autoscaling/v1` Scale.
 pub(super) fn published<'d>(
     definition: &'d Definition,
     versions: impl Iterator<Item = &'d Version>,

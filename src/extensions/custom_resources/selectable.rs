@@ -1,4 +1,5 @@
-//! Fields of custom resources that field selectors may name, as a version of a CustomResourceDefinition declares them.
+//! Fields of custom resources that field selectors may name, as a version of a CustomResourceDefinition
+//! declares them.
 //!
 //! Entry point: [`of_version`].
 
@@ -10,8 +11,8 @@ use crate::registry::selectable_fields::SelectableFields;
 use crate::schema::StructuralSchema;
 use std::sync::Arc;
 
-/// The selectable fields of an element of `spec.versions`. `schema` is that version's, whose defaults selectors see
-/// even in objects that were stored without them.
+/// The selectable fields of an element of `spec.versions`. `schema` is that version's, whose defaults
+/// selectors see even in objects that were stored without them.
 pub(crate) fn of_version(version: &Value, schema: Option<Arc<StructuralSchema>>) -> SelectableFields {
     let declared = version.get("selectableFields").items().iter();
     let mut reads = Mask::Members(Vec::new());

@@ -13,8 +13,9 @@ impl Outbound {
         self
     }
 
-    /// Connects to a Unix socket below an allowed directory whose listener runs as the expected user. The user is read
-    /// from the connection (`SO_PEERCRED`), so replacing the path in the meantime does not defeat the check.
+    /// Connects to a Unix socket below an allowed directory whose listener runs as the expected user. The
+    /// user is read from the connection (`SO_PEERCRED`), so replacing the path in the meantime does not
+    /// defeat the check.
     ///
     /// # Errors
     /// [`DialError`], in Go's wording.

@@ -1,6 +1,7 @@
 //! Power-of-two-choices load balancing over the addresses of one backend.
 //!
-//! [`choose`] picks an address by the outcomes that `health` records. Weighted targets are chosen in `weighted`.
+//! [`choose`] picks an address by the outcomes that `health` records. Weighted targets are chosen in
+//! `weighted`.
 
 use super::exchange::Failure;
 use super::host::{Host, Lease, NoConnection};
@@ -13,8 +14,8 @@ use std::time::Duration;
 /// How long to wait for a connection when the request could go to another address instead.
 const CHECKOUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Picks the less busy of two random addresses. `not`, and addresses that are ejected or on probation, are used only if
-/// there is no other. A drawn address that is on probation gets a background probe.
+/// Picks the less busy of two random addresses. `not`, and addresses that are ejected or on probation, are
+/// used only if there is no other. A drawn address that is on probation gets a background probe.
 pub(super) fn choose<'a>(
     endpoints: &'a [Arc<str>],
     hosts: &HashMap<Arc<str>, Arc<Host>>,
@@ -45,7 +46,8 @@ pub(super) fn choose<'a>(
     }
 }
 
-/// SplitMix64: spreads consecutive numbers over all 64 bits. Cheaper than a random number, and tests can repeat it.
+/// SplitMix64: spreads consecutive numbers over all 64 bits. Cheaper than a random number, and tests can
+/// repeat it.
 pub(super) fn splitmix64(n: u64) -> u64 {
     let mut z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

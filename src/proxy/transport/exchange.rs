@@ -105,8 +105,8 @@ pub(super) fn is_idempotent(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 
-/// Sends a request. As much as possible is done on the call, so that the returned future does not carry the request.
-/// `upload` records what is sent of its body, if there is one.
+/// Sends a request. As much as possible is done on the call, so that the returned future does not carry the
+/// request. `upload` records what is sent of its body, if there is one.
 pub(super) fn exchange<'t>(
     host: &'t Arc<Host>,
     lease: Lease,
@@ -184,7 +184,8 @@ async fn exchange_http1(
     }
 }
 
-/// A transfer encoding other than chunked. Hyper would read such a body until the connection ends; Go rejects it.
+/// A transfer encoding other than chunked. Hyper would read such a body until the connection ends; Go rejects
+/// it.
 fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
     let mut all = headers.get_all(header::TRANSFER_ENCODING).iter();
     let first = all.next()?;

@@ -7,8 +7,8 @@
 //!    └─────────────────────────────────────────────────────── one success
 //! ```
 //!
-//! Failures during an ejection belong to requests sent before it and do not extend it. An address returns once it has
-//! answered a probe; until then it receives requests only if no other address is usable.
+//! Failures during an ejection belong to requests sent before it and do not extend it. An address returns
+//! once it has answered a probe; until then it receives requests only if no other address is usable.
 
 use crate::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -1,8 +1,9 @@
-//! Recovery of ejected addresses: the gateway probes them out of band, never with client traffic, so no client waits
-//! for an address that still hangs.
+//! Recovery of ejected addresses: the gateway probes them out of band, never with client traffic, so no
+//! client waits for an address that still hangs.
 //!
-//! Entry points: [`Host::probe_if_due`] when a request would have used the address, [`Transport::probe_if_due`] from
-//! the availability check. The states and durations are described in `health`.
+//! Entry points: [`Host::probe_if_due`] when a request would have used the address,
+//! [`Transport::probe_if_due`] from the availability check. The states and durations are described in
+//! `health`.
 
 use super::host::{Host, NoConnection};
 use super::probe::ProbeRequest;
@@ -36,8 +37,8 @@ enum ProbeError {
 }
 
 impl Host {
-    /// Starts a probe in the background if the address is on probation and none is in flight. Called when a request
-    /// would have been sent here, so that unused addresses are not probed.
+    /// Starts a probe in the background if the address is on probation and none is in flight. Called when a
+    /// request would have been sent here, so that unused addresses are not probed.
     pub(super) fn probe_if_due(self: &Arc<Self>) {
         if self.health.is_on_probation() {
             self.spawn_probe();
@@ -80,8 +81,8 @@ impl Host {
 }
 
 impl Transport {
-    /// Probes those of these addresses whose last request failed, unless they are ejected at present. Detects recovery,
-    /// or further failure, also without client traffic.
+    /// Probes those of these addresses whose last request failed, unless they are ejected at present. Detects
+    /// recovery, or further failure, also without client traffic.
     pub(crate) fn probe_if_due(&self, addresses: &[Arc<str>]) {
         let known: Vec<Arc<Host>> = {
             let hosts = self.lock();
@@ -130,7 +131,8 @@ mod tests {
         })
     }
 
-    /// Sends ten requests a second for a minute and asserts that each is answered before any (paused) time passes.
+    /// Sends ten requests a second for a minute and asserts that each is answered before any (paused) time
+    /// passes.
     async fn nobody_waits(clock: &Still, t: &Arc<Transport>, all: &[Arc<str>]) {
         for _ in 0..600 {
             let sent = send(t, all, None, Method::GET);

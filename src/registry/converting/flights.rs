@@ -1,7 +1,8 @@
 //! [`Flights`]: conversions in progress at another process, shared by all readers of the same objects. Hundreds of watchers of
 //! one event then cost one call of a webhook.
 //!
-//! A conversion continues as long as at least one reader waits for it, even if the reader that started it is gone.
+//! A conversion continues as long as at least one reader waits for it, even if the reader that started it is
+//! gone.
 
 use crate::storage::{Entry, Error};
 use crate::sync::{Mutex, MutexGuard};
@@ -14,7 +15,8 @@ use std::sync::Arc;
 pub(super) type Converted = Result<Arc<[Arc<Entry>]>, Error>;
 type Flight = BoxFuture<'static, Converted>;
 
-/// Conversions that are not finished, by the address of each stored entry: while one is, it keeps its entries.
+/// Conversions that are not finished, by the address of each stored entry: while one is, it keeps its
+/// entries.
 #[derive(Default)]
 pub(super) struct Flights(Mutex<HashMap<usize, (WeakShared<Flight>, usize)>>);
 

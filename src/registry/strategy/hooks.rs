@@ -17,12 +17,14 @@ pub enum Outcome<'a> {
         /// The object before it.
         old: &'a Value,
     },
-    /// The write did not take effect, because it was rejected, lost a conflict, changed nothing or was a dry run.
+    /// The write did not take effect, because it was rejected, lost a conflict, changed nothing or was a dry
+    /// run.
     Abandoned {
         /// The stored object; `None` for a create.
         old: Option<&'a Value>,
     },
-    /// The object has been removed. Also follows the `Updated` of an update that removed what held the object.
+    /// The object has been removed. Also follows the `Updated` of an update that removed what held the
+    /// object.
     Deleted,
 }
 
@@ -36,8 +38,8 @@ pub trait SideEffects: Send + Sync {
     /// The Status to reject the write with.
     async fn begin(&self, cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()>;
 
-    /// Runs at the end of each write whose [`begin`](Self::begin) succeeded, and after each removal. Releases what an
-    /// abandoned write has allocated, and what the object no longer needs.
+    /// Runs at the end of each write whose [`begin`](Self::begin) succeeded, and after each removal. Releases
+    /// what an abandoned write has allocated, and what the object no longer needs.
     async fn end(&self, cx: &Context, object: &Value, outcome: Outcome<'_>);
 }
 
@@ -50,11 +52,13 @@ pub trait DeleteStrategy: Send + Sync {
     /// 403 or 409 with upstream's message.
     fn check(&self, object: &Value) -> Result<()>;
 
-    /// True if something other than `metadata.finalizers` holds a deleted object (`spec.finalizers` of a namespace).
-    /// Such an object is only marked, and is removed by the update after which this returns false.
+    /// True if something other than `metadata.finalizers` holds a deleted object (`spec.finalizers` of a
+    /// namespace). Such an object is only marked, and is removed by the update after which this returns
+    /// false.
     fn holds(&self, object: &Value) -> bool;
 
-    /// The grace period in seconds, given the requested one; `None` for kinds without graceful deletion (all but pods).
+    /// The grace period in seconds, given the requested one; `None` for kinds without graceful deletion (all
+    /// but pods).
     fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64>;
 
     /// Adds the kind's own marks when a delete marks the object because of finalizers or grace, such as the

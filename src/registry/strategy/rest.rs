@@ -1,8 +1,8 @@
 //! [`RestStrategy`]: a strategy as the registry and the verbs call it.
 //!
-//! A kind implements [`Strategy`] instead, which has a default for everything, and becomes a `RestStrategy` by the
-//! blanket implementation below. A strategy that wraps another one implements this trait: no method has a default, so
-//! a wrapper that does not forward one does not compile.
+//! A kind implements [`Strategy`] instead, which has a default for everything, and becomes a `RestStrategy`
+//! by the blanket implementation below. A strategy that wraps another one implements this trait: no method
+//! has a default, so a wrapper that does not forward one does not compile.
 
 use super::{DeleteStrategy, Rules, SideEffects, Strategy};
 use crate::apimachinery::field::ErrorList;

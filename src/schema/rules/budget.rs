@@ -1,5 +1,5 @@
-//! The rules of a definition: whether they compile, may read the old value, and what they cost at most (upstream's
-//! `ValidateCustomResourceDefinitionOpenAPISchema`). The entry point is [`check`].
+//! The rules of a definition: whether they compile, may read the old value, and what they cost at most
+//! (upstream's `ValidateCustomResourceDefinitionOpenAPISchema`). The entry point is [`check`].
 
 use super::declare::declare;
 use super::programs::Compiled;
@@ -16,8 +16,9 @@ const PER_SCHEMA: u64 = 100_000_000;
 /// Number of rules that an error about the total cost names.
 const NAMED: usize = 4;
 
-/// The errors of the rules in a schema at `path`, whose programs are [prepared](super::programs::prepare). Rules of a
-/// schema that has one of `errors`, at any depth, are not checked. `each` is true if the limit for each rule is enforced.
+/// The errors of the rules in a schema at `path`, whose programs are [prepared](super::programs::prepare).
+/// Rules of a schema that has one of `errors`, at any depth, are not checked. `each` is true if the limit for
+/// each rule is enforced.
 pub(in crate::schema) fn check(root: &Node, path: &FieldPath, errors: &ErrorList, each: bool) -> ErrorList {
     let mut checker = Checker {
         base: path,
@@ -55,8 +56,8 @@ struct Checker<'c> {
 }
 
 impl Checker<'_> {
-    /// `count` is how many values of the schema an object has at most, if the schemas around it tell. `list` is the
-    /// outermost list around it whose items cannot be correlated.
+    /// `count` is how many values of the schema an object has at most, if the schemas around it tell. `list`
+    /// is the outermost list around it whose items cannot be correlated.
     fn node(&mut self, node: &Node, at: &At<'_>, count: Option<u64>, list: Option<&FieldPath>) {
         if !node.has_rules {
             return;

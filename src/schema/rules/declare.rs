@@ -27,7 +27,8 @@ impl Declared {
     }
 }
 
-/// Declares the values of a schema; `None` if expressions cannot know them. `root` is true for objects with metadata.
+/// Declares the values of a schema; `None` if expressions cannot know them. `root` is true for objects with
+/// metadata.
 pub(super) fn declare(node: &Node, root: bool) -> Option<Declared> {
     checkpoint();
     let mut declared = match node.ty {
@@ -149,8 +150,8 @@ fn field(key: &str, schema: Schema) -> Option<Field> {
     })
 }
 
-/// True if a schema declares all that expressions may read of an object's type and metadata. Otherwise they see exactly
-/// that, whatever the schema says.
+/// True if a schema declares all that expressions may read of an object's type and metadata. Otherwise they
+/// see exactly that, whatever the schema says.
 fn has_type_and_name(node: &Node) -> bool {
     let is = |node: &Node, name: &str, ty: Type| node.property(name).is_some_and(|p| p.ty == Some(ty));
     let metadata = node.property("metadata").filter(|m| m.ty == Some(Type::Object));

@@ -1,5 +1,6 @@
-//! Errors of encryption at rest: [`KmsError`] of a plugin, [`SourceError`] of what it returns, [`ConfigError`] of the
-//! configuration file. Texts are upstream's where it has them: clients, health checks and operators read them.
+//! Errors of encryption at rest: [`KmsError`] of a plugin, [`SourceError`] of what it returns,
+//! [`ConfigError`] of the configuration file. Texts are upstream's where it has them: clients, health checks
+//! and operators read them.
 
 use std::io;
 use std::path::PathBuf;

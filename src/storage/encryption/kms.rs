@@ -1,7 +1,7 @@
-//! The `kms` v2 provider. The plugin encrypts one seed per process and key; objects are encrypted here with AES-GCM,
-//! each with a key derived from the seed. The stored value is a protobuf `EncryptedObject` that contains the
-//! encrypted seed (upstream: `pkg/storage/value/encrypt/envelope/kmsv2`). Communication with the plugin is in
-//! `kms_plugin`.
+//! The `kms` v2 provider. The plugin encrypts one seed per process and key; objects are encrypted here with
+//! AES-GCM, each with a key derived from the seed. The stored value is a protobuf `EncryptedObject` that
+//! contains the encrypted seed (upstream: `pkg/storage/value/encrypt/envelope/kmsv2`). Communication with the
+//! plugin is in `kms_plugin`.
 
 use super::aes::{gcm_open, gcm_seal};
 use super::kms_plugin::{MAX_LENGTH, Plugin, Source, check_key_id, hash};

@@ -1,5 +1,5 @@
-//! Aggregation scenarios: many backends, faulty backends, long and large responses, expensive writes. They run only
-//! when selected: `make bench ONLY=aggregation`, or one by name.
+//! Aggregation scenarios: many backends, faulty backends, long and large responses, expensive writes. They
+//! run only when selected: `make bench ONLY=aggregation`, or one by name.
 
 mod black_holes;
 mod flood;
@@ -148,7 +148,8 @@ async fn patch(target: &Target, path: &str, patch: &Value) -> Result<(), String>
 /// An object of the group that `aggregated` registers.
 pub(crate) const PATH: &str = "/apis/bench.example.com/v1/gadgets/a";
 
-/// Registers a backend behind the gateway, in the namespace `bench`; returns it and its port when it is reachable.
+/// Registers a backend behind the gateway, in the namespace `bench`; returns it and its port when it is
+/// reachable.
 pub(crate) async fn aggregated(g: &Gateway, dir: &Path) -> Result<(Server, u16), String> {
     let (server, port, pem) = backend(dir).await?;
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bench", "namespace": "bench"},

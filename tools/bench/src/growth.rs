@@ -17,7 +17,8 @@ const OBJECTS: [u64; 3] = [1_000, 10_000, 100_000];
 const WATCHERS: [u64; 3] = [1, 100, 10_000];
 /// Watches per connection; the gateway is configured to allow somewhat more streams.
 const PER_CONNECTION: u64 = 200;
-/// The number of creates delivered to every watcher, chosen so that the CPU time exceeds the clock's resolution.
+/// The number of creates delivered to every watcher, chosen so that the CPU time exceeds the clock's
+/// resolution.
 fn events_for(watchers: u64) -> u64 {
     (100_000 / watchers).clamp(20, 4_000)
 }

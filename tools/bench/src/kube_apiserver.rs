@@ -1,6 +1,6 @@
-//! kube-apiserver with its own etcd, measured like Torana if `KUBE_APISERVER` names its binary (`ETCD` names that of
-//! etcd; default: in `PATH`). It is configured as in a cluster: TLS, RBAC, the aggregator with its client
-//! certificate.
+//! kube-apiserver with its own etcd, measured like Torana if `KUBE_APISERVER` names its binary (`ETCD` names
+//! that of etcd; default: in `PATH`). It is configured as in a cluster: TLS, RBAC, the aggregator with its
+//! client certificate.
 
 use crate::etcd;
 use crate::gateway::{Gateway, TOKEN, ready};

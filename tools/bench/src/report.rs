@@ -11,8 +11,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Attributes the following rows to this other program. They have no goals, and show their ratio to the earlier
-    /// row of the same name.
+    /// Attributes the following rows to this other program. They have no goals, and show their ratio to the
+    /// earlier row of the same name.
     pub fn for_peer(&mut self, program: &'static str) {
         self.beside = Some(program);
     }

@@ -1,5 +1,5 @@
-//! Memory after a burst, drawn over time to `docs/benchmarks/rest-memory.svg`: six rounds of 20,000 creates and a
-//! deletecollection, with lists and watches.
+//! Memory after a burst, drawn over time to `docs/benchmarks/rest-memory.svg`: six rounds of 20,000 creates
+//! and a deletecollection, with lists and watches.
 
 use crate::client::load;
 use crate::gateway::{config_map, start};

@@ -30,7 +30,8 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     let mut r = Report::default();
     println!("| what | figure | goal | |\n|---|---|---|---|");
 
-    // All starts use one port: another port means another published address, which is work only a first start does.
+    // All starts use one port: another port means another published address, which is work only a first start
+    // does.
     let port = free_port()?;
     start(torana, dir, port).await?.server.stop();
     if wanted("start") {

@@ -1,5 +1,5 @@
-//! The training load for the profile-guided build (`make dist`): a small version of a gateway's typical work. Nothing
-//! is measured here.
+//! The training load for the profile-guided build (`make dist`): a small version of a gateway's typical work.
+//! Nothing is measured here.
 
 use crate::aggregation::create;
 use crate::aggregation::{PATH, aggregated};
@@ -12,7 +12,8 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Runs the load against this binary twice over one data directory: first to fill it, then to start with it full.
+/// Runs the load against this binary twice over one data directory: first to fill it, then to start with it
+/// full.
 pub async fn run(torana: PathBuf) -> Result<(), String> {
     in_own_dir(async |dir| {
         let port = crate::process::free_port()?;

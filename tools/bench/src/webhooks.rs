@@ -1,5 +1,5 @@
-//! The cost of admission webhooks: none, many that do not match, one that matches, and the latency of other kinds beside one that
-//! hangs.
+//! The cost of admission webhooks: none, many that do not match, one that matches, and the latency of other
+//! kinds beside one that hangs.
 
 use crate::client::{Load, load};
 use crate::gateway::{Gateway, config_map, start};

@@ -163,8 +163,8 @@ impl Case {
         self.exchange(|e| e.request.body = body)
     }
 
-    /// Sends these HTTP/1.1 bytes instead of a request; `{auth}` stands for the credentials' header line, `{case}` for
-    /// the case's.
+    /// Sends these HTTP/1.1 bytes instead of a request; `{auth}` stands for the credentials' header line,
+    /// `{case}` for the case's.
     pub fn raw(self, text: &str) -> Self {
         self.http1_only()
             .exchange(|e| e.request.raw = Some(text.as_bytes().to_vec()))

@@ -1,8 +1,9 @@
 //! JSON with the behaviour of Go's decoder and encoder.
 //!
-//! Start at [`decode`], [`decode_with_duplicates`] and [`to_vec`]. Integers stay integers; floats print as in Go; `<`,
-//! `>`, `&`, U+2028 and U+2029 are escaped; nesting is limited; duplicate keys are reported. Decoding tries the
-//! single-pass decoder in `fast` and falls back to `fallback` for anything unusual, errors included. `encode` is the encoder.
+//! Start at [`decode`], [`decode_with_duplicates`] and [`to_vec`]. Integers stay integers; floats print as in
+//! Go; `<`, `>`, `&`, U+2028 and U+2029 are escaped; nesting is limited; duplicate keys are reported.
+//! Decoding tries the single-pass decoder in `fast` and falls back to `fallback` for anything unusual, errors
+//! included. `encode` is the encoder.
 
 mod encode;
 mod fallback;
@@ -20,8 +21,9 @@ pub use indent::indent;
 use crate::interrupt::{checkpoint, pause};
 use crate::value::Value;
 
-/// Maximum nesting accepted. Go's `sigs.k8s.io/json` allows 10,000. The tree is processed recursively and real
-/// objects nest a few dozen levels, so the limit is chosen to fit every thread's stack (docs/wire/differences.md).
+/// Maximum nesting accepted. Go's `sigs.k8s.io/json` allows 10,000. The tree is processed recursively and
+/// real objects nest a few dozen levels, so the limit is chosen to fit every thread's stack
+/// (docs/wire/differences.md).
 pub const MAX_DEPTH: usize = 1_000;
 
 /// Why bytes are not a JSON document: Go's message for a syntax error, which clients read.
@@ -38,7 +40,8 @@ pub struct DecodeNotes {
 
 /// Decodes one document; trailing data other than white space is an error.
 ///
-/// Has no cancellation points: use it for the server's own documents, which may be decoded while a lock is held.
+/// Has no cancellation points: use it for the server's own documents, which may be decoded while a lock is
+/// held.
 ///
 /// # Errors
 /// The bytes are not one JSON document.
@@ -46,7 +49,8 @@ pub fn decode(bytes: &[u8]) -> Result<Value, Error> {
     decode_as(bytes, Origin::Server).map(|(v, _)| v)
 }
 
-/// Decodes one client document and reports duplicate keys, of which the last wins, as in Go. Has cancellation points.
+/// Decodes one client document and reports duplicate keys, of which the last wins, as in Go. Has cancellation
+/// points.
 ///
 /// # Errors
 /// The bytes are not one JSON document.
@@ -59,8 +63,8 @@ pub fn decode_with_duplicates(bytes: &[u8]) -> Result<(Value, DecodeNotes), Erro
 enum Origin {
     /// A client's request; decoding may be interrupted.
     Client,
-    /// The server's own document. It may be decoded while a lock is held or in the course of a write, so it is not
-    /// interrupted.
+    /// The server's own document. It may be decoded while a lock is held or in the course of a write, so it
+    /// is not interrupted.
     Server,
 }
 

@@ -4,7 +4,8 @@ use super::parse::{BAD_SUFFIX, BINARY, DECIMAL, decimal_digits, scale, small, sp
 use super::{Amount, Format, NANO, Quantity, divide_up};
 use std::fmt;
 
-/// Returns the text the API serves for `text`: unchanged where upstream echoes its input, otherwise the canonical form.
+/// Returns the text the API serves for `text`: unchanged where upstream echoes its input, otherwise the
+/// canonical form.
 ///
 /// # Errors
 /// Returns upstream's message.
@@ -12,8 +13,8 @@ pub fn canonicalize(text: &str) -> Result<String, &'static str> {
     canonical(text, -9)
 }
 
-/// Like [`canonicalize`], for an amount in a list of resources (requests, limits, capacities), which upstream rounds up to
-/// thousandths in defaulting.
+/// Like [`canonicalize`], for an amount in a list of resources (requests, limits, capacities), which upstream
+/// rounds up to thousandths in defaulting.
 ///
 /// # Errors
 /// Returns upstream's message.
@@ -67,8 +68,8 @@ fn wide_text(digits: &[u8], finest: i32, format: Format, negative: bool) -> Stri
     }
 }
 
-/// True if upstream serves the text unchanged. Its fast path (small numbers already in normal form) caches the input
-/// text.
+/// True if upstream serves the text unchanged. Its fast path (small numbers already in normal form) caches
+/// the input text.
 fn echoes(text: &str, quantity: Quantity) -> bool {
     let Ok(parts) = split(text) else { return false };
     let Some((base, exponent, _)) = scale(parts.suffix) else {
@@ -99,8 +100,8 @@ fn echoes(text: &str, quantity: Quantity) -> bool {
 }
 
 impl fmt::Display for Quantity {
-    /// Writes the canonical form: no fraction, and the largest exponent divisible by 3 that keeps the mantissa an
-    /// integer.
+    /// Writes the canonical form: no fraction, and the largest exponent divisible by 3 that keeps the
+    /// mantissa an integer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nanos == 0 {
             return f.write_str("0");

@@ -2,8 +2,8 @@
 
 use super::{Amount, BINARY_MAX, Format, NANO, divide_up};
 
-/// Most digits of a decimal quantity in units of 10⁻⁹. Upstream has no limit, and a few bytes of exponent keep it busy
-/// for minutes (docs/wire/differences.md).
+/// Most digits of a decimal quantity in units of 10⁻⁹. Upstream has no limit, and a few bytes of exponent
+/// keep it busy for minutes (docs/wire/differences.md).
 const MAX_DIGITS: usize = 4096;
 /// Most digits before and after the point for which upstream uses 64-bit arithmetic.
 const SMALL_DIGITS: usize = 18;
@@ -39,8 +39,8 @@ pub(super) struct Parts<'a> {
     pub has_digits: bool,
 }
 
-/// Splits a text as upstream's `parseQuantityString`: sign, digits, a point and digits, letters, sign, digits. Each part may
-/// be missing.
+/// Splits a text as upstream's `parseQuantityString`: sign, digits, a point and digits, letters, sign,
+/// digits. Each part may be missing.
 pub(super) fn split(text: &str) -> Result<Parts<'_>, &'static str> {
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -163,7 +163,8 @@ pub(super) fn small(parts: &Parts<'_>, base: u8, exponent: i32) -> Option<Amount
 
 /// A number with a binary suffix in units of 10⁻⁹, rounded up and capped.
 pub(super) fn binary_nanos(parts: &Parts<'_>, exponent: i32) -> i128 {
-    /// As many digits of a fraction as 128 bits hold with the largest suffix; further ones only affect rounding.
+    /// As many digits of a fraction as 128 bits hold with the largest suffix; further ones only affect
+    /// rounding.
     const PLACES: usize = 20;
     let factor = 1i128 << exponent.clamp(0, 60);
     let digits = |text: &str| {

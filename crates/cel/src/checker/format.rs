@@ -1,5 +1,5 @@
-//! Checks of `'…'.format([…])` where both are literals: the clauses, the number of values, and their types (cel-go's
-//! `stringFormatValidator`).
+//! Checks of `'…'.format([…])` where both are literals: the clauses, the number of values, and their types
+//! (cel-go's `stringFormatValidator`).
 
 use crate::ast::{Call, Element, Expr, Kind, Literal};
 use crate::library::printf::{ClauseError, Template};

@@ -1,5 +1,5 @@
-//! Authorization checks: `authorizer.group('apps').resource('deployments').check('create').allowed()`. Who decides is an
-//! [`Authorizer`], which the embedder supplies.
+//! Authorization checks: `authorizer.group('apps').resource('deployments').check('create').allowed()`. Who
+//! decides is an [`Authorizer`], which the embedder supplies.
 
 use super::{Body::Strict, Declaration};
 use crate::value::authority::{Authority, Check, Decision};

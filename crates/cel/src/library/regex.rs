@@ -1,5 +1,6 @@
-//! Regular expressions in RE2's syntax, in linear time. [`Work`] bounds their time, because the cost of a call ignores the
-//! size of the pattern's program: that of `\\p{L}{40}` is large, and matching takes time in proportion.
+//! Regular expressions in RE2's syntax, in linear time. [`Work`] bounds their time, because the cost of a
+//! call ignores the size of the pattern's program: that of `\\p{L}{40}` is large, and matching takes time in
+//! proportion.
 
 use super::{Body::Strict, Declaration};
 use crate::value::{Fail, Out, Val, error, no_overload};
@@ -99,8 +100,8 @@ pub(crate) fn is_one(function: &str) -> bool {
     matches!(function, "matches" | "find" | "findAll")
 }
 
-/// Calls a function with its constant pattern, or the one it has as its second argument. `left` is the remaining
-/// cost of the evaluation, of `limit`.
+/// Calls a function with its constant pattern, or the one it has as its second argument. `left` is the
+/// remaining cost of the evaluation, of `limit`.
 pub(crate) fn run<'a>(
     function: &str,
     constant: Option<&Pattern>,

@@ -24,8 +24,8 @@ impl Parser<'_> {
         Ok(out)
     }
 
-    // Nested expressions recurse through these functions, so each keeps its stack frame small and leaves the work after the
-    // operand to another function.
+    // Nested expressions recurse through these functions, so each keeps its stack frame small and leaves the
+    // work after the operand to another function.
 
     fn conditional(&mut self, condition: Expr) -> Parsed<Expr> {
         let at = self.advance();

@@ -1,5 +1,6 @@
-//! Error recovery, as in cel-go's parser, which ANTLR generates. A superfluous token is skipped if the next one fits, a
-//! missing bracket or colon is assumed if the present token could follow it, and every other error ends the parsing.
+//! Error recovery, as in cel-go's parser, which ANTLR generates. A superfluous token is skipped if the next
+//! one fits, a missing bracket or colon is assumed if the present token could follow it, and every other
+//! error ends the parsing.
 
 use super::{Parsed, Parser};
 use crate::lexer::Token;

@@ -36,7 +36,8 @@ impl Planner<'_> {
     }
 
     fn bind(&mut self, fold: &FoldExpr) -> Result<Node, PlanError> {
-        // The value is evaluated in the middle of the result, and so needs slots that the result leaves alone.
+        // The value is evaluated in the middle of the result, and so needs slots that the result leaves
+        // alone.
         let before = self.slots;
         self.slots = 0;
         let slot = self.slot(&fold.accumulator);

@@ -62,8 +62,8 @@ impl<'a> Val<'a> {
         Self::Authority(Authority::Authorizer(of, Arc::default()))
     }
 
-    /// The value of a variable of type [`Type::RESOURCE_CHECK`](crate::Type::RESOURCE_CHECK): a check of the resource that
-    /// a request is for.
+    /// The value of a variable of type [`Type::RESOURCE_CHECK`](crate::Type::RESOURCE_CHECK): a check of the
+    /// resource that a request is for.
     pub fn resource_check(of: &'a dyn Authorizer, check: Check) -> Self {
         Self::Authority(Authority::Resource(of, Arc::new(check)))
     }

@@ -149,8 +149,8 @@ const MAX_ERRORS: usize = 100;
 pub struct WrongNames(Vec<String>);
 
 impl<'a> Record<'a> {
-    /// Whether the types of the objects that are constructed here are named by the path of the field they are in, as the
-    /// types of a mutating policy are: `Object.spec.template`.
+    /// Whether the types of the objects that are constructed here are named by the path of the field they are
+    /// in, as the types of a mutating policy are: `Object.spec.template`.
     ///
     /// # Errors
     /// The types that have another name.

@@ -59,8 +59,9 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// False if `==` with the other value is an error. Values of Kubernetes compare only with those of their type: its own
-    /// types, and what has a schema. And upstream's quantities do not recognise sums on their right.
+    /// False if `==` with the other value is an error. Values of Kubernetes compare only with those of their
+    /// type: its own types, and what has a schema. And upstream's quantities do not recognise sums on their
+    /// right.
     pub(crate) fn compares_with(&self, other: &Self) -> bool {
         let only_its_like = match self {
             Self::Quantity(..) => return matches!(other, Self::Quantity(_, false)),

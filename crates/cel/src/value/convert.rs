@@ -7,7 +7,8 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use base64::{DecodeError, Engine};
 use torana_apimachinery::{Map, Value};
 
-/// Maximum size of the tree of a computed value: the lengths of its strings, plus [`PART`] for each value in it.
+/// Maximum size of the tree of a computed value: the lengths of its strings, plus [`PART`] for each value in
+/// it.
 const MAX_TREE: usize = 16 << 20;
 const PART: usize = 16;
 

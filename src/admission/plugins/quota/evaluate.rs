@@ -1,5 +1,5 @@
-//! Evaluation of a write against all quotas of its namespace, and the resulting usage. Upstream's `CheckRequest`,
-//! without I/O. Entry point: [`evaluate`].
+//! Evaluation of a write against all quotas of its namespace, and the resulting usage. Upstream's
+//! `CheckRequest`, without I/O. Entry point: [`evaluate`].
 
 use super::amounts::{Amounts, amounts, format_amounts, growth, masked};
 use super::config::LimitedResource;

@@ -23,7 +23,8 @@ const COUNTED: [&str; 11] = [
     "pods",
 ];
 
-/// Resources that every container must specify if a quota has them. Upstream regards requiring others as a mistake.
+/// Resources that every container must specify if a quota has them. Upstream regards requiring others as a
+/// mistake.
 const DEMANDED: [&str; 6] = [
     "cpu",
     "memory",
@@ -104,7 +105,8 @@ pub(super) fn missing<'a>(required: impl Iterator<Item = &'a str>, pod: &Value) 
     Some(format!("must specify {}", each.collect::<Vec<_>>().join("; ")))
 }
 
-/// True while the pod holds resources: it has neither terminated nor exceeded the grace period of its deletion.
+/// True while the pod holds resources: it has neither terminated nor exceeded the grace period of its
+/// deletion.
 fn is_alive(pod: &Value) -> bool {
     if matches!(pod.str_at(&["status", "phase"]), "Failed" | "Succeeded") {
         return false;

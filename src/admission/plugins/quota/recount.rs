@@ -58,7 +58,8 @@ impl<'a> Recount<'a> {
         }
     }
 
-    /// The status that the quota should have; `None` if it has it. Resources that nobody counts keep their recorded usage.
+    /// The status that the quota should have; `None` if it has it. Resources that nobody counts keep their
+    /// recorded usage.
     pub(crate) fn status(&self) -> Option<Value> {
         let old = self.quota.get("status");
         let mut used = Value::default();

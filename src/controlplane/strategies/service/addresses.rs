@@ -1,7 +1,7 @@
 //! IPAddress objects, the durable record of which Service owns a cluster IP.
 //!
-//! [`AddressRegistry`] is the interface the allocator uses, [`IpAddressStore`] its implementation over the store of
-//! IPAddresses.
+//! [`AddressRegistry`] is the interface the allocator uses, [`IpAddressStore`] its implementation over the
+//! store of IPAddresses.
 
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;

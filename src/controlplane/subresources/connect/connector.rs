@@ -99,8 +99,8 @@ impl BackendConnector {
         (&self.tasks, &self.policy)
     }
 
-    /// The current kubelet TLS configuration, rebuilt if a certificate file has changed. A failed rebuild keeps the old
-    /// one. Concurrent rebuilds are harmless: the last one wins.
+    /// The current kubelet TLS configuration, rebuilt if a certificate file has changed. A failed rebuild
+    /// keeps the old one. Concurrent rebuilds are harmless: the last one wins.
     fn kubelets(&self) -> Arc<Kubelets> {
         let known = self.kubelets.load_full();
         let authority = self.authority.as_ref().map(|ca| ca.current());

@@ -208,8 +208,8 @@ fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &
     binding_conditions(out, v, at);
 }
 
-/// Shortens a map key for an error path: one longer than any valid key (domain of 63, slash, name of 32) is cut in the
-/// middle.
+/// Shortens a map key for an error path: one longer than any valid key (domain of 63, slash, name of 32) is
+/// cut in the middle.
 fn cut(key: &str) -> String {
     const MAX_LENGTH: usize = 63 + 1 + 32;
     if key.len() <= MAX_LENGTH {
@@ -294,7 +294,8 @@ fn counters(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
     }
 }
 
-/// Checks a device's node selection: exactly one field if the slice has `perDeviceNodeSelection` (`each`), else none.
+/// Checks a device's node selection: exactly one field if the slice has `perDeviceNodeSelection` (`each`),
+/// else none.
 fn place(out: &mut ErrorList, v: &Value, each: bool, at: &FieldPath) {
     let is_set = |key: &str| !v.get(key).is_null();
     if !each {

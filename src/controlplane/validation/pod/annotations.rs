@@ -1,5 +1,5 @@
-//! Validation of pod annotations with a meaning: mirror pods, deletion cost, and legacy tolerations, seccomp and
-//! AppArmor profiles.
+//! Validation of pod annotations with a meaning: mirror pods, deletion cost, and legacy tolerations, seccomp
+//! and AppArmor profiles.
 
 use super::super::common::local_path;
 use crate::apimachinery::codec::json;

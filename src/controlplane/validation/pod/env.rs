@@ -252,7 +252,8 @@ fn divisor(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
     out.push(FieldError::invalid(at, name, why));
 }
 
-/// Checks an `envFrom` entry. As upstream, a missing or ambiguous source is reported at the list, not at the entry.
+/// Checks an `envFrom` entry. As upstream, a missing or ambiguous source is reported at the list, not at the
+/// entry.
 fn env_from(out: &mut ErrorList, e: &Value, list: &FieldPath, index: usize) {
     let at = list.index(index);
     let prefix = e.str_at(&["prefix"]);

@@ -1,5 +1,5 @@
-//! Validation of the spec of pods and templates: calls the other parts in upstream's order, which determines the order
-//! of causes. Entry point: [`spec`].
+//! Validation of the spec of pods and templates: calls the other parts in upstream's order, which determines
+//! the order of causes. Entry point: [`spec`].
 
 use super::super::common::go_struct;
 use super::resources::Claims;

@@ -1,5 +1,5 @@
-//! Validation of sources that project objects as files (config maps, secrets, downward API, projected volumes), and of
-//! their file paths.
+//! Validation of sources that project objects as files (config maps, secrets, downward API, projected
+//! volumes), and of their file paths.
 
 use super::super::common::local_path;
 use super::super::pod::{VOLUME_FIELDS, field_ref, resource_ref};

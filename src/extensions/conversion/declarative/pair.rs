@@ -5,8 +5,8 @@
 //!             └ other than its default: kept in an annotation ─────────────── and found there ┘
 //! ```
 //!
-//! A move removes the objects that become empty by it, and creates those it needs. Where the way back would then lack an
-//! object that the source had, its path is kept too.
+//! A move removes the objects that become empty by it, and creates those it needs. Where the way back would
+//! then lack an object that the source had, its path is kept too.
 
 use super::path::{Items, Keys, node};
 use crate::apimachinery::codec::json;

@@ -1,9 +1,10 @@
 //! Proves that a pair loses nothing, from the schemas of its versions.
 //!
-//! The rules are applied to the first schema instead of an object. If the result has the same shape as the second one
-//! (the same fields of the same types, with the same defaults), then an object that the first schema leaves alone is
-//! converted to one that the second leaves alone, and since every rule can be undone, back to itself. Whatever else the
-//! schemas say (descriptions, limits, rules) is about which values are valid, not about which survive.
+//! The rules are applied to the first schema instead of an object. If the result has the same shape as the
+//! second one (the same fields of the same types, with the same defaults), then an object that the first
+//! schema leaves alone is converted to one that the second leaves alone, and since every rule can be undone,
+//! back to itself. Whatever else the schemas say (descriptions, limits, rules) is about which values are
+//! valid, not about which survive.
 
 use super::pair::{Move, Only, Pair};
 use super::path::{Items, Keys, node};
@@ -197,8 +198,8 @@ fn alone(only: &Only, field: &Value, version: &str) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Applies moves to the schema of the first version, `version`. Objects that lose all their fields go, unless the schema
-/// of the second one, `other`, has them.
+/// Applies moves to the schema of the first version, `version`. Objects that lose all their fields go, unless
+/// the schema of the second one, `other`, has them.
 fn shift(root: &mut Value, other: &Value, moves: &[Move], version: &str, prefix: &str, reasons: &mut Vec<Reason>) {
     let mut taken = Vec::with_capacity(moves.len());
     for m in moves {

@@ -1,7 +1,8 @@
-//! One user floods the gateway while another one sends a GET at a time: nobody turns the second one away, and its p99
-//! stays at 20 ms or three times what it is without the flood.
+//! One user floods the gateway while another one sends a GET at a time: nobody turns the second one away, and
+//! its p99 stays at 20 ms or three times what it is without the flood.
 //!
-//! The gateway has 60 seats. The flood comes from a thread of low priority, because real clients run on other machines.
+//! The gateway has 60 seats. The flood comes from a thread of low priority, because real clients run on other
+//! machines.
 
 mod senders;
 

@@ -1,4 +1,5 @@
-//! Three replicas of the example server behind endpoints: killed, restarted, suspended and partitioned under load.
+//! Three replicas of the example server behind endpoints: killed, restarted, suspended and partitioned under
+//! load.
 
 use super::paced::{self, Sample, Stop};
 use super::relay::Relay;
@@ -45,8 +46,8 @@ fn example() -> Result<PathBuf, String> {
     }
 }
 
-/// A non-loopback address of this host, as EndpointSlices require. Connecting a UDP socket selects it without sending
-/// anything.
+/// A non-loopback address of this host, as EndpointSlices require. Connecting a UDP socket selects it without
+/// sending anything.
 fn own_address() -> Result<IpAddr, String> {
     let found = UdpSocket::bind("0.0.0.0:0").and_then(|s| {
         s.connect("192.0.2.1:9")?;

@@ -85,8 +85,8 @@ async fn definitions(setup: &Setup, n: u64) -> Result<(), String> {
     }
 }
 
-/// The aggregated discovery document with 300 APIServices and 1,000 CustomResourceDefinitions: repeated requests, and
-/// requests after a change.
+/// The aggregated discovery document with 300 APIServices and 1,000 CustomResourceDefinitions: repeated
+/// requests, and requests after a change.
 pub(super) async fn discovery(setup: &Setup, r: &mut Report) -> Result<(), String> {
     const GROUPS: usize = 300;
     const DEFINITIONS: u64 = 1000;

@@ -148,8 +148,8 @@ async fn write(
     }
 }
 
-/// Runs all writers on one thread of low priority. Real clients run on other machines, so their encryption of 46 MB
-/// should not compete with the gateway and the readers for two cores.
+/// Runs all writers on one thread of low priority. Real clients run on other machines, so their encryption of
+/// 46 MB should not compete with the gateway and the readers for two cores.
 fn write_all(
     target: Target,
     all: Arc<Vec<(&'static str, &'static str, Bytes)>>,

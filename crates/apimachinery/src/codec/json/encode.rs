@@ -68,8 +68,8 @@ pub(crate) fn to_string_within(v: &Value, max: usize) -> String {
     text
 }
 
-/// Appends the compact encoding until `out` exceeds `max` bytes; returns false if it does. May overshoot by one
-/// scalar or key.
+/// Appends the compact encoding until `out` exceeds `max` bytes; returns false if it does. May overshoot by
+/// one scalar or key.
 pub(crate) fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
     match v {
         Value::Array(a) => {
@@ -129,7 +129,8 @@ pub fn encode_int(i: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends a float as Go's `encoding/json` does: the shortest form, an exponent below 1e-6 and from 1e21, no `.0`.
+/// Appends a float as Go's `encoding/json` does: the shortest form, an exponent below 1e-6 and from 1e21, no
+/// `.0`.
 pub(crate) fn encode_float(f: f64, out: &mut Vec<u8>) {
     use std::io::Write;
     let abs = f.abs();

@@ -1,5 +1,5 @@
-//! The decoder for everything that `fast` leaves: errors, duplicate keys, bytes that are not UTF-8, unusual numbers. It
-//! builds the tree through serde_json.
+//! The decoder for everything that `fast` leaves: errors, duplicate keys, bytes that are not UTF-8, unusual
+//! numbers. It builds the tree through serde_json.
 
 use super::sizes::Sizes;
 use super::{DecodeNotes, Error, MAX_DEPTH, Origin};
@@ -39,7 +39,8 @@ pub(super) fn decode(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes
     ))
 }
 
-/// Replaces what Go reads as U+FFFD: each byte that is not UTF-8, and escapes of surrogates without their other half.
+/// Replaces what Go reads as U+FFFD: each byte that is not UTF-8, and escapes of surrogates without their
+/// other half.
 fn mended(bytes: &[u8]) -> Cow<'_, str> {
     let text = decoded(bytes);
     match mended_escapes(&text) {
@@ -48,7 +49,8 @@ fn mended(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The text with a U+FFFD for each byte that is not UTF-8, as in Go. Rust's own conversion has one for several bytes.
+/// The text with a U+FFFD for each byte that is not UTF-8, as in Go. Rust's own conversion has one for
+/// several bytes.
 fn decoded(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -113,7 +115,8 @@ impl Cx {
     }
 }
 
-/// The decoder's position as a path, linked through the call stack so that it costs nothing unless it is printed.
+/// The decoder's position as a path, linked through the call stack so that it costs nothing unless it is
+/// printed.
 #[derive(Clone, Copy)]
 struct At<'a> {
     parent: Option<&'a At<'a>>,
