@@ -2,6 +2,31 @@
 
 use std::sync::Arc;
 
+/// Words that the language reserves, although they have no meaning. Identifiers cannot have these names; fields after a dot
+/// can.
+pub(crate) const RESERVED: [&str; 17] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// Words with tokens of their own.
+pub(crate) const KEYWORDS: [&str; 4] = ["true", "false", "null", "in"];
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token {
     Int(u64),

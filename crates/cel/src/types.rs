@@ -1,5 +1,6 @@
 //! Types of expressions, and schemas: the types and sizes of the values that a variable can have.
 
+use crate::lexer::{KEYWORDS, RESERVED};
 use std::fmt;
 use std::sync::Arc;
 use torana_apimachinery::Str;
@@ -262,34 +263,14 @@ impl Schema {
     }
 }
 
-/// Reserved words, which cannot be names of fields.
-const WORDS: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+/// True for reserved words, which cannot be names of fields.
+fn is_word(name: &str) -> bool {
+    KEYWORDS.contains(&name) || RESERVED.contains(&name)
+}
 
 /// The name in expressions of a property; `None` if expressions cannot name it.
 pub fn escape(property: &str) -> Option<String> {
-    if WORDS.contains(&property) {
+    if is_word(property) {
         return Some(format!("__{property}__"));
     }
     let first = property.bytes().next()?;
@@ -337,7 +318,7 @@ pub(crate) fn unescape(name: &str) -> Option<String> {
             "dot" => out.push('.'),
             "dash" => out.push('-'),
             "slash" => out.push('/'),
-            word if WORDS.contains(&word) && name.len() == end + 4 => out.push_str(word),
+            word if is_word(word) && name.len() == end + 4 => out.push_str(word),
             _ => return None,
         }
         rest = &inner[end + 2..];

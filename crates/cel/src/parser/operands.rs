@@ -2,28 +2,8 @@
 
 use super::{Parsed, Parser, macros, recovery};
 use crate::ast::{Call, Element, Entry, Expr, Kind, Literal, Select, Struct, StructField, op};
-use crate::lexer::Token;
+use crate::lexer::{RESERVED, Token};
 use std::sync::Arc;
-
-const RESERVED: [&str; 17] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 impl Parser<'_> {
     pub(super) fn member(&mut self) -> Parsed<Expr> {
