@@ -17,8 +17,9 @@ fn main() {
 }
 
 /// True if the loader understands packed relative relocations (RELR). They shrink the relocations of a
-/// position-independent executable, all of which are read at start-up and stay resident, from 1.3 MB to 24 KB. The
-/// binary then requires glibc 2.36 or later, so they are only used for native builds on such a system.
+/// position-independent executable, all of which are read at start-up and stay resident, from 1.3 MB to 24
+/// KB. The binary then requires glibc 2.36 or later, so they are only used for native builds on such a
+/// system.
 fn packed_relocations_are_read() -> bool {
     let var = |name| std::env::var(name).unwrap_or_default();
     if var("HOST") != var("TARGET") || var("CARGO_CFG_TARGET_OS") != "linux" || var("CARGO_CFG_TARGET_ENV") != "gnu" {

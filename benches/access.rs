@@ -1,7 +1,7 @@
-//! The cost of a caller who is known: authenticated by the token cache or by the certificate of the connection, and
-//! authorized by a role. Each is measured by both methods of its trait: with the future, which waits for nothing here,
-//! and synchronously, which is what a request does first. For a decision over 10,000 bindings, see the ignored test
-//! `decision_latency` of `authz::rbac`.
+//! The cost of a caller who is known: authenticated by the token cache or by the certificate of the
+//! connection, and authorized by a role. Each is measured by both methods of its trait: with the future,
+//! which waits for nothing here, and synchronously, which is what a request does first. For a decision over
+//! 10,000 bindings, see the ignored test `decision_latency` of `authz::rbac`.
 
 use http::{HeaderMap, Method, header};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};

@@ -1,5 +1,6 @@
-//! The cost of priority and fairness for a request that need not wait: classification, estimate, a place in the level, and
-//! giving it back. The limiter of requests in flight, which applies without priority and fairness, for comparison.
+//! The cost of priority and fairness for a request that need not wait: classification, estimate, a place in
+//! the level, and giving it back. The limiter of requests in flight, which applies without priority and
+//! fairness, for comparison.
 
 use http::Method;
 use std::hint::black_box;

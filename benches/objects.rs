@@ -1,6 +1,6 @@
-//! The cost of processing one object in a write, without sockets or a store: decode, default, validate, encode;
-//! patch; apply; a table. Run with `cargo bench --bench objects`; part of `make bench`. Times are the minimum over
-//! many batches, because noise only adds.
+//! The cost of processing one object in a write, without sockets or a store: decode, default, validate,
+//! encode; patch; apply; a table. Run with `cargo bench --bench objects`; part of `make bench`. Times are the
+//! minimum over many batches, because noise only adds.
 
 use http_body::Body as _;
 use std::hint::black_box;

@@ -1,5 +1,6 @@
-//! Fuzz bodies: one function per parser of untrusted bytes. None may panic, hang or violate the property in its doc
-//! comment. `tests/fuzz.rs` runs them over seeds and generated input, libFuzzer through `fuzz_targets/`.
+//! Fuzz bodies: one function per parser of untrusted bytes. None may panic, hang or violate the property in
+//! its doc comment. `tests/fuzz.rs` runs them over seeds and generated input, libFuzzer through
+//! `fuzz_targets/`.
 
 use torana::api::{self, protobuf as messages};
 use torana::apimachinery::codec::json::projection::{self, Mask};
@@ -371,8 +372,8 @@ pub(crate) const ALL: &[Body] = &[
     ),
 ];
 
-/// Decoded input encodes to bytes that decode and encode to the same bytes. (Not to an equal tree: a float without a
-/// fraction prints without one, as in Go, and decodes as an integer.)
+/// Decoded input encodes to bytes that decode and encode to the same bytes. (Not to an equal tree: a float
+/// without a fraction prints without one, as in Go, and decodes as an integer.)
 pub(crate) fn json_codec(data: &[u8]) {
     // The store's content is our own, but damaged bytes must not panic either.
     for mask in [Mask::Whole, Mask::Count, Mask::of(&["a", "metadata.name"])] {
@@ -401,8 +402,8 @@ pub(crate) fn yaml_codec(data: &[u8]) {
     }
 }
 
-/// Decoded input encodes to bytes that decode to the same value. The seeds are text, so each input is also decoded
-/// inside a map.
+/// Decoded input encodes to bytes that decode to the same value. The seeds are text, so each input is also
+/// decoded inside a map.
 pub(crate) fn cbor_codec(data: &[u8]) {
     let mut inside = vec![0xbf, 0x41, b'k'];
     inside.extend_from_slice(data);

@@ -1,7 +1,9 @@
-//! Admission control: the built-in plugins that may change or reject a write, after authorization and before storage.
+//! Admission control: the built-in plugins that may change or reject a write, after authorization and before
+//! storage.
 //!
 //! Entry point: the [`Admission`] trait, which is all that the registry depends on. [`plugins`] has the
-//! implementations, and [`chain::Chain`] runs them in order. [`matching`] selects the writes of webhooks and policies.
+//! implementations, and [`chain::Chain`] runs them in order. [`matching`] selects the writes of webhooks and
+//! policies.
 
 pub(crate) mod attributes;
 pub(crate) mod chain;
@@ -37,8 +39,8 @@ use async_trait::async_trait;
 /// `ValidationInterface`.
 #[async_trait]
 pub(crate) trait Admission: Send + Sync + 'static {
-    /// Whether the plugin applies to this write; if not, it is not called. Runs for every plugin on every write, so it
-    /// must be cheap.
+    /// Whether the plugin applies to this write; if not, it is not called. Runs for every plugin on every
+    /// write, so it must be cheap.
     fn handles(&self, _attributes: &Attributes) -> bool {
         true
     }
@@ -51,7 +53,8 @@ pub(crate) trait Admission: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The validating phase: may reject the write. `object` is what will be stored (null for DELETE and CONNECT).
+    /// The validating phase: may reject the write. `object` is what will be stored (null for DELETE and
+    /// CONNECT).
     ///
     /// # Errors
     /// The Status to send to the client; the write does not happen.

@@ -1,10 +1,10 @@
-//! The aggregator: serves one API composed of this server's own groups and those of extension API servers, which
-//! APIService objects register.
+//! The aggregator: serves one API composed of this server's own groups and those of extension API servers,
+//! which APIService objects register.
 //!
 //! Entry point: [`Aggregator::install`]. [`proxy`] forwards requests to backends, which [`resolver`] locates.
-//! Controllers follow the APIServices: [`registration`] maintains routes, [`availability`] conditions, [`discovery`]
-//! and [`openapi`] the aggregated documents, [`autoregister`] the APIServices of groups served in this process. The
-//! HTTP client side (connections, header rules, tunnels) is in [`crate::client`].
+//! Controllers follow the APIServices: [`registration`] maintains routes, [`availability`] conditions,
+//! [`discovery`] and [`openapi`] the aggregated documents, [`autoregister`] the APIServices of groups served
+//! in this process. The HTTP client side (connections, header rules, tunnels) is in [`crate::client`].
 
 pub(crate) mod apiservice;
 pub(crate) mod autoregister;

@@ -1,8 +1,9 @@
-//! The composition root, the only module that may import all others. `compose` builds a gateway; this file has the running
-//! one, and its shutdown.
+//! The composition root, the only module that may import all others. `compose` builds a gateway; this file
+//! has the running one, and its shutdown.
 //!
-//! [`start`] returns a running [`Gateway`]; [`run`] also handles termination signals; [`Gateway::builder`] is for programs
-//! that add to it. Public async functions return boxed futures; otherwise each binary would compile the whole future again.
+//! [`start`] returns a running [`Gateway`]; [`run`] also handles termination signals; [`Gateway::builder`] is
+//! for programs that add to it. Public async functions return boxed futures; otherwise each binary would
+//! compile the whole future again.
 
 mod access;
 mod admission;
@@ -77,17 +78,17 @@ pub struct Gateway {
     fatal: mpsc::Receiver<HookError>,
 }
 
-/// Starts a gateway. It accepts connections when this returns; `/readyz` passes once its post-start hooks have
-/// finished. Needs a multi-threaded tokio runtime.
+/// Starts a gateway. It accepts connections when this returns; `/readyz` passes once its post-start hooks
+/// have finished. Needs a multi-threaded tokio runtime.
 ///
 /// # Errors
-/// What cannot be used: the data directory, the port, a file.
+/// The data directory, the port or a file cannot be used.
 pub fn start(options: CompletedOptions) -> BoxFuture<'static, Result<Gateway, Error>> {
     start_with(options, Vec::new())
 }
 
-/// Like [`start`], with additional API groups. They are stored, admitted, authorized, discovered and registered like
-/// the built-in ones.
+/// Like [`start`], with additional API groups. They are stored, admitted, authorized, discovered and
+/// registered like the built-in ones.
 ///
 /// # Errors
 /// As [`start`], and if a group's name is invalid or taken, or a schema is invalid.
@@ -113,8 +114,8 @@ impl Gateway {
         &self.url
     }
 
-    /// The head of the filter chain with the layers around it, for in-process requests. They are authenticated and
-    /// authorized like requests to the port, but need no connection and no TLS.
+    /// The head of the filter chain with the layers around it, for in-process requests. They are
+    /// authenticated and authorized like requests to the port, but need no connection and no TLS.
     pub fn handler(&self) -> Arc<dyn Handler> {
         self.handler.clone()
     }
@@ -140,12 +141,12 @@ impl Gateway {
         }
     }
 
-    /// Shuts down in order: `/readyz` fails, new requests are rejected, requests in flight finish, watches end, the
-    /// store is flushed. Returns false if requests had to be cut.
+    /// Shuts down in order: `/readyz` fails, new requests are rejected, requests in flight finish, watches
+    /// end, the store is flushed. Returns false if requests had to be cut.
     ///
     /// # Cancel safety
-    /// Not cancel safe: if the future is dropped, connections are cut, and the store is closed without waiting for
-    /// them.
+    /// Not cancel safe: if the future is dropped, connections are cut, and the store is closed without
+    /// waiting for them.
     pub fn shut_down(self) -> BoxFuture<'static, bool> {
         self.shut_down_inner().boxed()
     }
@@ -180,8 +181,8 @@ impl Gateway {
     }
 }
 
-/// Serves until a termination signal or a fatal error, then shuts down in order. A second signal ends the process
-/// immediately.
+/// Serves until a termination signal or a fatal error, then shuts down in order. A second signal ends the
+/// process immediately.
 ///
 /// # Errors
 /// As [`start_with`]; the fatal error; a second signal.
@@ -199,16 +200,36 @@ pub fn run_with(options: CompletedOptions, own: Vec<ApiGroup>) -> BoxFuture<'sta
         .run()
 }
 
+impl GatewayBuilder {
+    /// Starts the gateway, as [`start`] does.
+    ///
+    /// # Errors
+    /// As [`start_with`].
+    pub fn start(self) -> BoxFuture<'static, Result<Gateway, Error>> {
+        build(self).boxed()
+    }
+
+    /// Serves until a termination signal or a fatal error, as [`run`] does.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn run(self) -> BoxFuture<'static, Result<(), Error>> {
+        run_until_signalled(self).boxed()
+    }
+}
+
 async fn run_until_signalled(builder: GatewayBuilder) -> Result<(), Error> {
     let gateway = build(builder).await?;
     serve_until_signalled(gateway, std::future::pending()).await
 }
 
-/// Serves until a termination signal or a fatal error, then shuts down in order. `beside` runs meanwhile and never ends.
+/// Serves until a termination signal or a fatal error, then shuts down in order. `beside` runs meanwhile and
+/// never ends.
 async fn serve_until_signalled(mut gateway: Gateway, beside: impl Future<Output = ()>) -> Result<(), Error> {
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
-    // The order does not matter: each event leads to the same shutdown, and a signal that loses is not needed any more.
+    // The order does not matter: each event leads to the same shutdown, and a signal that loses is not needed
+    // any more.
     let failure = tokio::select! {
         _ = terminate.recv() => None,
         _ = interrupt.recv() => None,

@@ -1,9 +1,9 @@
-//! Audit logging: a policy that decides what is recorded of each request, events in `audit.k8s.io/v1`, and the backends
-//! that store them. Follows upstream's `k8s.io/apiserver/pkg/audit`.
+//! Audit logging: a policy that decides what is recorded of each request, events in `audit.k8s.io/v1`, and
+//! the backends that store them. Follows upstream's `k8s.io/apiserver/pkg/audit`.
 //!
-//! Entry point: [`Audit`]. The audit filter asks it for a [`policy::Verdict`] and submits [`event::Event`]s to it.
-//! Handlers add to a request's event through [`crate::request::AuditTrail`]. A server without a policy has no audit
-//! filter at all.
+//! Entry point: [`Audit`]. The audit filter asks it for a [`policy::Verdict`] and submits [`event::Event`]s
+//! to it. Handlers add to a request's event through [`crate::request::AuditTrail`]. A server without a policy
+//! has no audit filter at all.
 //! ```text
 //! filter ─ submit ─▶ truncate ─▶ blocking ─────────────────▶ sink: log thread, or one POST; the request waits
 //!                             └▶ batch: bounded queue ─ worker ─▶ sink, in batches; requests do not wait
@@ -60,8 +60,8 @@ impl Audit {
         verdict
     }
 
-    /// Hands an event to every backend. Backends in a blocking mode can be awaited through the result. Batching
-    /// backends never make the caller wait: if the queue is full, the event is dropped and counted.
+    /// Hands an event to every backend. Backends in a blocking mode can be awaited through the result.
+    /// Batching backends never make the caller wait: if the queue is full, the event is dropped and counted.
     pub(crate) fn submit(&self, event: Event) -> PendingWrites {
         self.metrics.events.inc();
         let event = Arc::new(event);

@@ -1,8 +1,9 @@
-//! Authentication: authenticators and their union, in upstream's order: front-proxy headers, client certificate, bearer
-//! token (header or WebSocket subprotocol), anonymous.
+//! Authentication: authenticators and their union, in upstream's order: front-proxy headers, client
+//! certificate, bearer token (header or WebSocket subprotocol), anonymous.
 //!
-//! Entry points: the [`Authenticator`] trait and [`Union`]. Authenticators only read the request. The authentication
-//! filter (`server::filters::authentication`) calls them, mints the proof and removes credentials from the request.
+//! Entry points: the [`Authenticator`] trait and [`Union`]. Authenticators only read the request. The
+//! authentication filter (`server::filters::authentication`) calls them, mints the proof and removes
+//! credentials from the request.
 
 pub(crate) mod anonymous;
 pub(crate) mod bearer;
@@ -124,8 +125,8 @@ impl fmt::Display for AuthenticationError {
 
 impl std::error::Error for AuthenticationError {}
 
-/// Appends `system:authenticated`, unless the groups contain it or `system:unauthenticated`. Same rule as upstream's
-/// `pkg/authentication/group/authenticated_group_adder.go`.
+/// Appends `system:authenticated`, unless the groups contain it or `system:unauthenticated`. Same rule as
+/// upstream's `pkg/authentication/group/authenticated_group_adder.go`.
 pub(crate) fn add_authenticated(user: &mut UserInfo) {
     if !speaks_of_authentication(user) {
         user.groups.push(AUTHENTICATED.to_owned());

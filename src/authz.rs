@@ -1,7 +1,7 @@
 //! Authorization: whether the caller may perform the request.
 //!
-//! Entry points: the [`Authorizer`] trait, its input [`Attributes`], and [`Union`], which chains authorizers. The
-//! authorization filter calls them and answers denied requests with upstream's 403 ([`forbidden`]).
+//! Entry points: the [`Authorizer`] trait, its input [`Attributes`], and [`Union`], which chains authorizers.
+//! The authorization filter calls them and answers denied requests with upstream's 403 ([`forbidden`]).
 
 pub(crate) mod abac;
 mod attributes;
@@ -80,7 +80,8 @@ pub trait Authorizer: Send + Sync + 'static {
     /// Decides on one request. May wait for an index to catch up or for a remote check.
     async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict;
 
-    /// The result of `authorize` if it is available without waiting, which is the common case; otherwise `None`.
+    /// The result of `authorize` if it is available without waiting, which is the common case; otherwise
+    /// `None`.
     fn authorize_sync(&self, _attributes: &Attributes<'_>) -> Option<Verdict> {
         None
     }

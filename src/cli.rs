@@ -1,9 +1,9 @@
-//! The command line: `torana serve` and its configuration file, and the commands that examine, query and maintain a server
-//! (`torana --help` lists them).
+//! The command line: `torana serve` and its configuration file, and the commands that examine, query and
+//! maintain a server (`torana --help` lists them).
 //!
-//! [`parse`] turns arguments into a [`Command`]. [`Options::complete`](crate::cli::Options::complete) then validates
-//! the options against each other and against the files they name, and fills in defaults. Nothing in this module binds
-//! a socket, writes a file or starts a task; that is left to `app`.
+//! [`parse`] turns arguments into a [`Command`]. [`Options::complete`](crate::cli::Options::complete) then
+//! validates the options against each other and against the files they name, and fills in defaults. Nothing
+//! in this module binds a socket, writes a file or starts a task; that is left to `app`.
 
 pub(crate) mod complete;
 mod config;
@@ -135,8 +135,8 @@ fn kubeconfig(matches: &clap::ArgMatches) -> PathBuf {
         .unwrap_or_else(|| "torana-data/admin.kubeconfig".into())
 }
 
-/// Chooses a file from the list in `$KUBECONFIG`: the first one with a current context, else the first one. kubectl
-/// merges the files; the result is the same if each is complete. Missing files are skipped.
+/// Chooses a file from the list in `$KUBECONFIG`: the first one with a current context, else the first one.
+/// kubectl merges the files; the result is the same if each is complete. Missing files are skipped.
 fn first_in_use(list: &OsStr) -> PathBuf {
     let files: Vec<PathBuf> = std::env::split_paths(list)
         .filter(|f| !f.as_os_str().is_empty())

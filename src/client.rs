@@ -1,10 +1,11 @@
-//! Clients of API servers: [`Informer`] follows a storage in the same process, [`Client`] is a small REST client for a
-//! remote server configured by a kubeconfig ([`ClientConfig`]), [`Fetcher`] sends single requests to configured URLs.
+//! Clients of API servers: [`Informer`] follows a storage in the same process, [`Client`] is a small REST
+//! client for a remote server configured by a kubeconfig ([`ClientConfig`]), [`Fetcher`] sends single
+//! requests to configured URLs.
 //!
 //! [`webhook`] calls webhooks, and validates how they are called.
 //!
-//! Error texts are Go's wherever clients or object conditions show them. What forwards requests of others is in
-//! [`crate::proxy`].
+//! Error texts are Go's wherever clients or object conditions show them. What forwards requests of others is
+//! in [`crate::proxy`].
 
 pub(crate) mod fetch;
 mod http;

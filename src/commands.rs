@@ -1,5 +1,5 @@
-//! What the `torana` binary runs besides [`gateway::run`](crate::gateway::run): one entry point for each subcommand of
-//! [`gateway::Command`](crate::gateway::Command).
+//! What the `torana` binary runs besides [`gateway::run`](crate::gateway::run): one entry point for each
+//! subcommand of [`gateway::Command`](crate::gateway::Command).
 
 pub use crate::app::credentials::{kubeconfig, token};
 pub use crate::app::dev::{Session, run as dev};

@@ -1,10 +1,12 @@
-//! The control loops that a kube-apiserver leaves to kube-controller-manager, as far as an API server is of little use
-//! without them: deletion of namespaces, default ServiceAccounts, aggregated ClusterRoles and so on.
+//! The control loops that a kube-apiserver leaves to kube-controller-manager, as far as an API server is of
+//! little use without them: deletion of namespaces, default ServiceAccounts, aggregated ClusterRoles and so
+//! on.
 //!
-//! Entry point: [`Controllers::run`], with the loops that `--controllers` selects ([`Selection`]). The loops follow the
-//! watch cache (`client::Informer`) and write through the gateway's own filter chain (`loopback`) as the service accounts that
-//! upstream's loops use, so authorization, admission, audit and metrics treat them like any client. They run only while
-//! `election` allows it: once among several gateways, and never beside a kube-controller-manager.
+//! Entry point: [`Controllers::run`], with the loops that `--controllers` selects ([`Selection`]). The loops
+//! follow the watch cache (`client::Informer`) and write through the gateway's own filter chain (`loopback`)
+//! as the service accounts that upstream's loops use, so authorization, admission, audit and metrics treat
+//! them like any client. They run only while `election` allows it: once among several gateways, and never
+//! beside a kube-controller-manager.
 //!
 //! A loop gets a `Term`: what it reads, what it writes with, and the task group that ends with the term.
 

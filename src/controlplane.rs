@@ -1,8 +1,10 @@
-//! The built-in API groups: the resource tables, the behaviour of each kind, and the objects every cluster starts with.
+//! The built-in API groups: the resource tables, the behaviour of each kind, and the objects every cluster
+//! starts with.
 //!
-//! Start at [`build`], which creates the stores of all built-in resources. [`ControlPlane::load_allocations`] must run
-//! once before the first write: it loads the allocated cluster IPs and node ports. [`bootstrap`] creates the default
-//! objects. HTTP handling belongs to `endpoints`, the generic create/update/delete path to `registry`.
+//! Start at [`build`], which creates the stores of all built-in resources. [`ControlPlane::load_allocations`]
+//! must run once before the first write: it loads the allocated cluster IPs and node ports. [`bootstrap`]
+//! creates the default objects. HTTP handling belongs to `endpoints`, the generic create/update/delete path
+//! to `registry`.
 
 pub(crate) mod allocators;
 pub(crate) mod bootstrap;
@@ -12,6 +14,7 @@ mod defaults;
 mod fields;
 mod groups;
 mod metadata;
+mod quality_of_service;
 pub(crate) mod resource_builder;
 pub(crate) mod reviews;
 pub(crate) mod schema;
@@ -33,7 +36,8 @@ use crate::apimachinery::status::Result;
 use crate::proxy::tls;
 use crate::registry::StoreLookup;
 use crate::registry::converting::{ConvertingStorage, PairConversion};
-use crate::registry::resource::{Backing, Connect, Resource, SelectableFields, SubresourceHandler};
+use crate::registry::resource::{Backing, Connect, Resource, SubresourceHandler};
+use crate::registry::selectable_fields::SelectableFields;
 use crate::registry::store::Store;
 use crate::registry::strategy::RestStrategy;
 use crate::storage::Storage;
@@ -114,8 +118,9 @@ pub(crate) struct ControlPlane {
     stores: StoreLookup,
 }
 
-/// Creates every built-in resource and its store. `storage` opens the storage for a resource's key prefix; every write
-/// passes through `admission`. The stores are added to `stores`, where handlers and plugins find them.
+/// Creates every built-in resource and its store. `storage` opens the storage for a resource's key prefix;
+/// every write passes through `admission`. The stores are added to `stores`, where handlers and plugins find
+/// them.
 ///
 /// # Errors
 /// [`BuildError`]
@@ -166,7 +171,8 @@ pub(crate) fn build(
         authorizer: config.review_dependencies.authorizer.clone(),
         roles: config.review_dependencies.roles.clone(),
     };
-    // Storages created so far and their selectable fields: further versions of a kind convert to and from these.
+    // Storages created so far and their selectable fields: further versions of a kind convert to and from
+    // these.
     let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<SelectableFields>)> = HashMap::new();
     let mut serve = |rows: Vec<Resource>| Group {
         gv: rows.first().map(|r| r.gvk().group_version()).unwrap_or_default(),
@@ -330,8 +336,8 @@ impl ControlPlane {
     /// Adds a group version that is not built in. Must be called before serving.
     ///
     /// # Errors
-    /// [`BuildError::Duplicate`] if the group version exists, or one of its resources exists in another version, as
-    /// there would be no conversion between the two.
+    /// [`BuildError::Duplicate`] if the group version exists, or one of its resources exists in another
+    /// version, as there would be no conversion between the two.
     pub(crate) fn add(&mut self, group: Group) -> std::result::Result<(), BuildError> {
         for (row, _) in &group.resources {
             if self.find(&row.group_resource()).is_some() {
@@ -360,7 +366,8 @@ impl ControlPlane {
     /// The store of a built-in resource.
     ///
     /// # Panics
-    /// If the resource is not built in: callers name resources statically. Use [`find`](Self::find) for a lookup.
+    /// If the resource is not built in: callers name resources statically. Use [`find`](Self::find) for a
+    /// lookup.
     pub(crate) fn store(&self, group: &str, plural: &str) -> &Arc<Store> {
         &self.served(group, plural).1
     }
@@ -370,8 +377,8 @@ impl ControlPlane {
         self.allocators.ranges[0].first()
     }
 
-    /// Loads the stored Services and marks their cluster IPs and node ports as allocated. Must complete once before the
-    /// first write, or an address could be allocated twice.
+    /// Loads the stored Services and marks their cluster IPs and node ports as allocated. Must complete once
+    /// before the first write, or an address could be allocated twice.
     ///
     /// # Errors
     /// The list of Services failed.
@@ -384,7 +391,8 @@ impl ControlPlane {
         self.repair_node_ports(&mut Repair::default()).await
     }
 
-    /// Makes the record of node ports agree with the stored Services. Called at start and every three minutes.
+    /// Makes the record of node ports agree with the stored Services. Called at start and every three
+    /// minutes.
     ///
     /// # Errors
     /// The store's.

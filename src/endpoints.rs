@@ -2,13 +2,14 @@
 //! `apiserver/pkg/endpoints`).
 //!
 //! Entry points: [`ApiGroupVersion`] serves one group version, [`install`] mounts it.
-//! [`discovery::AggregatedDiscovery`] and [`openapi::OpenApiV3`] are documents that several servers contribute to.
-//! Storage, validation and admission belong to the registry.
+//! [`discovery::AggregatedDiscovery`] and [`openapi::OpenApiV3`] are documents that several servers
+//! contribute to. Storage, validation and admission belong to the registry.
 
 pub(crate) mod body;
 mod call;
 mod custom;
 pub(crate) mod discovery;
+mod dispatch;
 pub(crate) mod finish;
 pub(crate) mod group_version;
 pub(crate) mod install;

@@ -1,9 +1,9 @@
 //! Priority and fairness: limits concurrent requests, fairly between flows, and queues the others.
 //!
-//! [`FlowController::enter`] classifies a request by FlowSchema and gives it a place in its priority [`level`].
-//! The parts of fair queuing are pure: [`queueset`] (who is next), [`seats`] (how many seats a level has),
-//! [`work_estimate`] (how many seats a request takes). [`MaxInFlight`] is the simple limiter that applies if priority
-//! and fairness is disabled.
+//! [`FlowController::enter`] classifies a request by FlowSchema and gives it a place in its priority
+//! [`level`]. The parts of fair queuing are pure: [`queueset`] (who is next), [`seats`] (how many seats a
+//! level has), [`work_estimate`] (how many seats a request takes). [`MaxInFlight`] is the simple limiter that
+//! applies if priority and fairness is disabled.
 
 pub(crate) mod classify;
 mod clock;

@@ -1,4 +1,5 @@
-//! A gateway inside a program: options from the command line's flags, groups and [`tower`] layers of one's own.
+//! A gateway inside a program: options from the command line's flags, groups and [`tower`] layers of one's
+//! own.
 //!
 //! ```no_run
 //! use torana::gateway::{Command, Gateway, parse};
@@ -13,8 +14,8 @@
 //! # }
 //! ```
 //!
-//! `examples/embedded-group` adds a group, `examples/tower-layer` adds layers. A program installs a TLS provider of
-//! rustls and a subscriber of `tracing` itself, before it starts a gateway.
+//! `examples/embedded-group` adds a group, `examples/tower-layer` adds layers. A program installs a TLS
+//! provider of rustls and a subscriber of `tracing` itself, before it starts a gateway.
 
 pub use crate::app::{Error, Gateway, GatewayBuilder, run, run_with, start, start_with};
 pub use crate::cli::{Command, CompletedOptions, Options, UsageError, parse};

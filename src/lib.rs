@@ -1,11 +1,11 @@
 //! Torana: an aggregating API gateway, wire-compatible with the Kubernetes API server v1.36.
 //!
-//! The public API is small: [`gateway`] runs a gateway inside a program, [`sdk`] is for API servers of one's own,
-//! [`commands`] are the subcommands of the `torana` binary. Everything else is private, so that the compiler finds what
-//! nobody uses.
+//! The public API is small: [`gateway`] runs a gateway inside a program, [`sdk`] is for API servers of one's
+//! own, [`commands`] are the subcommands of the `torana` binary. Everything else is private, so that the
+//! compiler finds what nobody uses.
 //!
-//! Modules are declared in the order in which a request passes through them, so this list doubles as a table of
-//! contents.
+//! Modules are declared in the order in which a request passes through them, so this list doubles as a table
+//! of contents.
 
 // ── the public API ──
 pub mod commands;

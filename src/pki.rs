@@ -1,8 +1,8 @@
 //! Generates and renews the server's certificates and keys under `<data-dir>/pki`.
 //!
-//! Start at [`ensure`]. Existing files are kept and checked. A leaf certificate is reissued if it is missing, about to
-//! expire, signed by another CA or lacks a required name, provided that its CA's key is present. A CA is never
-//! replaced. `certs/README.md` explains the purpose of each file.
+//! Start at [`ensure`]. Existing files are kept and checked. A leaf certificate is reissued if it is missing,
+//! about to expire, signed by another CA or lacks a required name, provided that its CA's key is present. A
+//! CA is never replaced. `certs/README.md` explains the purpose of each file.
 
 pub(crate) mod certs;
 mod files;
@@ -33,9 +33,11 @@ const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
 pub(crate) struct PkiOptions {
     /// Directory of the files; created if missing.
     pub dir: PathBuf,
-    /// Directory of `apiserver.crt` and its key, if another. A pair there that somebody else issued is kept as it is.
+    /// Directory of `apiserver.crt` and its key, if another. A pair there that somebody else issued is kept
+    /// as it is.
     pub serving_dir: Option<PathBuf>,
-    /// DNS names of the serving certificate in addition to the standard ones: host name, `--external-hostname`.
+    /// DNS names of the serving certificate in addition to the standard ones: host name,
+    /// `--external-hostname`.
     pub names: Vec<String>,
     /// IP addresses of the serving certificate in addition to loopback: advertised, bound, first service IP.
     pub addresses: Vec<IpAddr>,
@@ -83,8 +85,8 @@ impl std::error::Error for PkiError {}
 /// Generates missing files and renews invalid leaf certificates. Blocking: does file I/O and key generation.
 ///
 /// # Errors
-/// A file cannot be read or written, a key does not match its certificate, a CA has expired, or a leaf cannot be
-/// reissued because its CA's key is absent.
+/// A file cannot be read or written, a key does not match its certificate, a CA has expired, or a leaf cannot
+/// be reissued because its CA's key is absent.
 pub(crate) fn ensure(options: &PkiOptions) -> Result<Pki, PkiError> {
     files::create_dir(&options.dir)?;
     let serving_dir = options.serving_dir.as_ref().unwrap_or(&options.dir);
@@ -189,8 +191,8 @@ pub struct ServingPair {
     pub key: PathBuf,
 }
 
-/// A self-contained serving certificate, with its own CA, for servers without a configured one. Generated in `dir` if
-/// missing, reissued before it expires or if it lacks a name. Blocking.
+/// A self-contained serving certificate, with its own CA, for servers without a configured one. Generated in
+/// `dir` if missing, reissued before it expires or if it lacks a name. Blocking.
 ///
 /// # Errors
 /// A file cannot be read or written, a key does not match its certificate, or the CA has expired.
@@ -223,8 +225,8 @@ pub fn ensure_serving(
     })
 }
 
-/// Issues a client certificate from the generated client CA, for a user and optionally a group, valid for `life`.
-/// Returns certificate and key as PEM; writes no file.
+/// Issues a client certificate from the generated client CA, for a user and optionally a group, valid for
+/// `life`. Returns certificate and key as PEM; writes no file.
 ///
 /// # Errors
 /// The CA or its key is missing from `dir` or unusable.

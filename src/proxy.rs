@@ -1,12 +1,12 @@
 //! What all proxies of the gateway share: the aggregator's, and those of pods, services and nodes.
 //!
 //! - [`outbound`], [`dial`] and [`tls`] make connections; [`target`] reads where an object sends requests.
-//! - [`headers`], [`url`], [`links`] and [`html`] rewrite what passes through; [`policy`] restricts what a response can do
-//!   in a browser, and [`hops`] detects loops.
-//! - [`transport`] pools connections to the addresses of one backend, balances requests over them and leaves dead ones alone;
-//!   it serves aggregated APIs and webhooks.
-//! - [`tunnel`] copies upgraded connections; [`backend`] sends one request on a connection of its own; [`spdy`] makes and
-//!   reads frames of connections that end here.
+//! - [`headers`], [`url`], [`links`] and [`html`] rewrite what passes through; [`policy`] restricts what a
+//!   response can do in a browser, and [`hops`] detects loops.
+//! - [`transport`] pools connections to the addresses of one backend, balances requests over them and leaves
+//!   dead ones alone; it serves aggregated APIs and webhooks.
+//! - [`tunnel`] copies upgraded connections; [`backend`] sends one request on a connection of its own;
+//!   [`spdy`] makes and reads frames of connections that end here.
 //!
 //! Error texts are Go's wherever clients or object conditions show them.
 
@@ -24,6 +24,7 @@ pub(crate) mod policy;
 pub(crate) mod resolver;
 pub(crate) mod spdy;
 pub(crate) mod target;
+pub(crate) mod tcp;
 pub(crate) mod tls;
 pub(crate) mod transport;
 pub(crate) mod tunnel;

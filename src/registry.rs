@@ -1,8 +1,8 @@
 //! The generic registry: REST operations on stored resources, the same code for every kind (upstream:
 //! `registry/generic/registry`).
 //!
-//! Start at [`Store`]. A [`Resource`] describes a kind, its [`Strategy`] the kind's behaviour, its [`Schema`] the
-//! shape of its objects. HTTP is left to `endpoints`, persistence and watches to `storage`.
+//! Start at [`Store`]. A [`Resource`] describes a kind, its [`Strategy`] the kind's behaviour, its [`Schema`]
+//! the shape of its objects. HTTP is left to `endpoints`, persistence and watches to `storage`.
 
 mod admit;
 pub(crate) mod converting;
@@ -17,10 +17,12 @@ mod meta;
 pub(crate) mod resource;
 pub(crate) mod scale;
 pub(crate) mod schema;
+pub(crate) mod selectable_fields;
 mod size_fallback;
 pub(crate) mod store;
 pub(crate) mod strategy;
 mod update;
+pub(crate) mod write;
 
 pub(crate) use lookup::{CustomKinds, StoreLookup, StoredResource};
 pub(crate) use meta::dedup_owner_references;
@@ -28,7 +30,7 @@ pub use resource::Verbs;
 pub(crate) use resource::{Columns, Resource, Subresource, SubresourceBehaviour};
 pub(crate) use schema::Schema;
 pub use store::Store;
-pub(crate) use store::{AuthorizeCreate, DeleteOptions, Deleted, ResultObject, Updated, WriteOptions};
 pub(crate) use strategy::RestStrategy;
 pub use strategy::{Context, GarbageCollection, Strategy};
 pub(crate) use update::parse_version;
+pub(crate) use write::{AuthorizeCreate, DeleteOptions, Deleted, ResultObject, Updated, WriteOptions};

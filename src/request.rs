@@ -1,8 +1,8 @@
-//! The types that every layer shares about one request: its context ([`RequestContext`]), resolved verb and resource
-//! ([`RequestInfo`]), body, caller, and the erased handler traits.
+//! The types that every layer shares about one request: its context ([`RequestContext`]), resolved verb and
+//! resource ([`RequestInfo`]), body, caller, and the erased handler traits.
 //!
-//! Start at [`Handler`] for the call path and at [`RequestContext`] for the per-request context. Which filter fills
-//! which part of the context is documented in [`crate::server::chain`]; nothing here performs I/O.
+//! Start at [`Handler`] for the call path and at [`RequestContext`] for the per-request context. Which filter
+//! fills which part of the context is documented in [`crate::server::chain`]; nothing here performs I/O.
 
 pub(crate) mod audit;
 pub(crate) mod body;

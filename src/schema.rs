@@ -1,13 +1,13 @@
-//! Structural schemas: the OpenAPI v3 schema of a kind, parsed once, then used to prune, default, validate, apply and
-//! publish its objects.
+//! Structural schemas: the OpenAPI v3 schema of a kind, parsed once, then used to prune, default, validate,
+//! apply and publish its objects.
 //!
-//! Entry points: [`StructuralSchema::parse`] checks and compiles a schema, [`StructuralSchema::compile`] only compiles one
-//! that was accepted before; [`definition`] checks the schemas of a CustomResourceDefinition; [`KindSchema`] and
-//! [`SchemaStrategy`] serve a kind. Nothing here has state beyond its arguments, and a compiled schema depends only on
-//! the schema's JSON, so that it can be shared by content.
+//! Entry points: [`StructuralSchema::parse`] checks and compiles a schema, [`StructuralSchema::compile`] only
+//! compiles one that was accepted before; [`definition`] checks the schemas of a CustomResourceDefinition;
+//! [`KindSchema`] and [`SchemaStrategy`] serve a kind. Nothing here has state beyond its arguments, and a
+//! compiled schema depends only on the schema's JSON, so that it can be shared by content.
 //!
-//! The semantics are upstream's (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema`). `rules` compiles and evaluates
-//! the CEL rules. `limits` bounds what a schema may cost.
+//! The semantics are upstream's (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema`). `rules` compiles and
+//! evaluates the CEL rules. `limits` bounds what a schema may cost.
 
 mod compile;
 mod defaulting;
@@ -21,6 +21,7 @@ mod kind;
 mod limits;
 mod lists;
 mod openapi;
+mod options;
 mod path;
 mod pattern;
 mod prune;
@@ -220,8 +221,8 @@ impl StructuralSchema {
         Self::parse_at(schema, &FieldPath::default())
     }
 
-    /// Compiles a schema that was accepted before. Keywords that make no sense are skipped. Takes time and memory in
-    /// proportion to the schema.
+    /// Compiles a schema that was accepted before. Keywords that make no sense are skipped. Takes time and
+    /// memory in proportion to the schema.
     ///
     /// # Errors
     /// The schema exceeds a limit.
@@ -237,15 +238,17 @@ impl StructuralSchema {
         Self::compile(&json::decode(schema).map_err(|_| CompileError::NotJson)?)
     }
 
-    /// Removes fields that are not in the schema, and nulls that it does not allow. `apiVersion`, `kind` and `metadata`
-    /// are left alone. Returns the sorted paths of the removed unknown fields, which strict field validation reports.
+    /// Removes fields that are not in the schema, and nulls that it does not allow. `apiVersion`, `kind` and
+    /// `metadata` are left alone. Returns the sorted paths of the removed unknown fields, which strict field
+    /// validation reports.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let found = prune::unknown(&self.root, object, true);
         prune::nulls(&self.root, object);
         found
     }
 
-    /// Applies defaults. Idempotent. Stops after a megabyte of defaults; see [`is_defaulted`](Self::is_defaulted).
+    /// Applies defaults. Idempotent. Stops after a megabyte of defaults; see
+    /// [`is_defaulted`](Self::is_defaulted).
     pub fn default(&self, object: &mut Value) {
         defaulting::fill(&self.root, object, true);
     }
@@ -255,14 +258,16 @@ impl StructuralSchema {
         defaulting::is_filled(&self.root, object, true)
     }
 
-    /// Validates an object except for its metadata. With `old`, errors in unchanged values are ignored (ratcheting).
+    /// Validates an object except for its metadata. With `old`, errors in unchanged values are ignored
+    /// (ratcheting).
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> ErrorList {
         let mut errors = self.validate_values(object, old);
         errors.extend(self.validate_structure(object, old));
         errors
     }
 
-    /// The first half of [`validate`](Self::validate): the OpenAPI keywords. Upstream checks scale paths after it.
+    /// The first half of [`validate`](Self::validate): the OpenAPI keywords. Upstream checks scale paths
+    /// after it.
     pub fn validate_values(&self, object: &Value, old: Option<&Value>) -> ErrorList {
         validate::values(&self.root, object, old, &FieldPath::default())
     }
@@ -274,9 +279,9 @@ impl StructuralSchema {
         errors
     }
 
-    /// Like [`validate`](Self::validate) for an update of `status`, where upstream checks the keywords of `status` and
-    /// the lists of the whole object. As upstream, field paths start at the object's root, while paths inside messages
-    /// start at `status`.
+    /// Like [`validate`](Self::validate) for an update of `status`, where upstream checks the keywords of
+    /// `status` and the lists of the whole object. As upstream, field paths start at the object's root, while
+    /// paths inside messages start at `status`.
     pub fn validate_status(&self, object: &Value, old: Option<&Value>) -> ErrorList {
         let mut errors = ErrorList::new();
         let status = object.get("status");
@@ -293,8 +298,8 @@ impl StructuralSchema {
         self.root.has_rules
     }
 
-    /// Evaluates the CEL rules, unless `errors`, those that were found before, include one that rules may rely on not to
-    /// exist.
+    /// Evaluates the CEL rules, unless `errors`, those that were found before, include one that rules may
+    /// rely on not to exist.
     pub fn validate_rules(&self, object: &Value, old: Option<&Value>, errors: &ErrorList) -> ErrorList {
         if !self.has_rules() {
             return ErrorList::new();

@@ -1,4 +1,5 @@
-//! The kit for API servers of one's own: kinds, a store, the filter chain, discovery, OpenAPI, health, a port.
+//! The kit for API servers of one's own: kinds, a store, the filter chain, discovery, OpenAPI, health, a
+//! port.
 //!
 //! ```text
 //! Kind … ─→ ApiServer::builder(data dir) ─→ build(authenticator, authorizer) ─→ ApiServer ─→ open(Port) ─→ Running
@@ -129,8 +130,8 @@ impl ApiServer {
         self.prepared.handler.clone()
     }
 
-    /// Runs a future when the shutdown begins, while requests are still served, and waits for it: to deregister the
-    /// server, or to hand over to another one.
+    /// Runs a future when the shutdown begins, while requests are still served, and waits for it: to
+    /// deregister the server, or to hand over to another one.
     ///
     /// ```no_run
     /// # fn example(mut server: torana::sdk::ApiServer, gateway: torana::sdk::client::Client) {

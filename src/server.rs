@@ -1,9 +1,9 @@
 //! The generic API server: what the aggregator, the core server and the extension server have in common.
 //!
-//! A request passes through [`chain`] (the filters, built once, in front of the whole delegation), then [`director`]
-//! (which looks up its claim table and dispatches to [`container`] or [`mux`]), then a handler, or the [`delegate`]
-//! behind the mux. Start reading at [`generic`], which assembles a server; [`health`] and [`lifecycle`] hold its checks
-//! and its shutdown.
+//! A request passes through [`chain`] (the filters, built once, in front of the whole delegation), then
+//! [`director`] (which looks up its claim table and dispatches to [`container`] or [`mux`]), then a handler,
+//! or the [`delegate`] behind the mux. Start reading at [`generic`], which assembles a server; [`health`] and
+//! [`lifecycle`] hold its checks and its shutdown.
 
 pub(crate) mod chain;
 pub(crate) mod container;
@@ -16,6 +16,7 @@ pub(crate) mod generic;
 pub(crate) mod health;
 pub(crate) mod lifecycle;
 pub(crate) mod mux;
+mod not_found;
 pub(crate) mod page;
 pub(crate) mod reserved;
 pub(crate) mod respond;

@@ -1,10 +1,10 @@
-//! The serving port: accepts TCP connections, terminates TLS, serves HTTP/1.1 and HTTP/2, and stamps the client's
-//! certificate on each request.
+//! The serving port: accepts TCP connections, terminates TLS, serves HTTP/1.1 and HTTP/2, and stamps the
+//! client's certificate on each request.
 //!
-//! Start reading at [`bind`](crate::serving::listener::bind), [`TlsConfig`] and [`Server`]. Every request goes to the
-//! one [`Handler`](crate::request::Handler) that the server was given; this module never inspects its content. Client
-//! certificates are requested but not verified here: that is the authenticator's task, as it is upstream
-//! (`k8s.io/apiserver/pkg/server/secure_serving.go`).
+//! Start reading at [`bind`](crate::serving::listener::bind), [`TlsConfig`] and [`Server`]. Every request
+//! goes to the one [`Handler`](crate::request::Handler) that the server was given; this module never inspects
+//! its content. Client certificates are requested but not verified here: that is the authenticator's task, as
+//! it is upstream (`k8s.io/apiserver/pkg/server/secure_serving.go`).
 //!
 //! The deadlines of a connection, with their defaults ([`Limits`]):
 //!

@@ -1,6 +1,6 @@
-//! Object storage. The generic registry uses one [`Storage`] per resource, created by a [`Backend`]: the embedded
-//! write-ahead log ([`embedded`]) or etcd ([`etcd`]). Both keep the resource in a watch cache ([`cacher`]) and may
-//! encrypt it at rest ([`encryption`]).
+//! Object storage. The generic registry uses one [`Storage`] per resource, created by a [`Backend`]: the
+//! embedded write-ahead log ([`embedded`]) or etcd ([`etcd`]). Both keep the resource in a watch cache
+//! ([`cacher`]) and may encrypt it at rest ([`encryption`]).
 //!
 //! An object is handled as its encoded JSON bytes ([`Entry`]). Validation, defaulting and admission are the
 //! registry's.

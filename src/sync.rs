@@ -1,12 +1,15 @@
 //! The one mutex of the gateway, and its policy for panics: a lock outlives the panic of its holder.
 //!
-//! A panic is a bug, and it is contained: the chain answers 500 for the request (`server/filters/panic`), a task group logs
-//! the task that ended. With a poisoned lock, one such panic would fail every later request that needs the lock, and turn one
-//! wrong answer into an outage. [`Mutex::lock`] therefore ignores poison. What makes this safe is a rule for its users:
+//! A panic is a bug, and it is contained: the chain answers 500 for the request (`server/filters/panic`), a
+//! task group logs the task that ended. With a poisoned lock, one such panic would fail every later request
+//! that needs the lock, and turn one wrong answer into an outage. [`Mutex::lock`] therefore ignores poison.
+//! What makes this safe is a rule for its users:
 //!
-//! - A critical section calls no code of others: no callback, no `await`, no evaluation of what a client sent.
+//! - A critical section calls no code of others: no callback, no `await`, no evaluation of what a client
+//!   sent.
 //! - It computes first and changes the protected value last, so that a panic on the way leaves it as it was.
-//! - What has to hold across several values is written as one value (a struct, or a snapshot that is swapped).
+//! - What has to hold across several values is written as one value (a struct, or a snapshot that is
+//!   swapped).
 //!
 //! Durable state does not rest on this: a write is a transaction of the engine, which a panic rolls back.
 //!

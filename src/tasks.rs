@@ -1,5 +1,6 @@
-//! Execution of asynchronous work beyond a single call: owned task groups, the compute pool, one-shot signals, work
-//! queues, backoff, shares of limited places, and write coalescing for connections. The runtime itself is created in `main.rs`.
+//! Execution of asynchronous work beyond a single call: owned task groups, the compute pool, one-shot
+//! signals, work queues, backoff, shares of limited places, and write coalescing for connections. The runtime
+//! itself is created in `main.rs`.
 
 mod backoff;
 pub(crate) mod coalesce;

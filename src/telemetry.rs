@@ -1,9 +1,9 @@
-//! Metrics, named as upstream's, and tracing spans ([`spans`]). Entry point: [`Telemetry`], one per gateway and passed
-//! down; nothing here is process-wide.
+//! Metrics, named as upstream's, and tracing spans ([`spans`]). Entry point: [`Telemetry`], one per gateway
+//! and passed down; nothing here is process-wide.
 //!
 //! Modules register their own families through [`Telemetry::registry`]. The request path takes no lock:
-//! [`requests::RequestMetrics`] keeps its series in a snapshot. Families prefixed `torana_` have no counterpart
-//! upstream.
+//! [`requests::RequestMetrics`] keeps its series in a snapshot. Families prefixed `torana_` have no
+//! counterpart upstream.
 
 pub(crate) mod access;
 pub(crate) mod admission_policies;
@@ -73,7 +73,8 @@ pub struct Families {
     pub backends: Arc<backends::BackendMetrics>,
     /// Requests that this gateway makes itself.
     pub client_requests: clients::ClientRequestMetrics,
-    /// `apiserver_flowcontrol_dispatched_requests_total{flow_schema,priority_level}`: requests that were dispatched.
+    /// `apiserver_flowcontrol_dispatched_requests_total{flow_schema,priority_level}`: requests that were
+    /// dispatched.
     pub dispatched: IntCounterVec,
     /// `apiserver_storage_objects{resource}`.
     pub storage_objects: IntGaugeVec,
@@ -83,7 +84,8 @@ pub struct Families {
     pub authentication_attempts: IntCounterVec,
     /// `authenticated_user_requests{username}`.
     pub authenticated_user_requests: IntCounterVec,
-    /// `authentication_duration_seconds{result}`, and a part of `apiserver_request_filter_duration_seconds{filter}`.
+    /// `authentication_duration_seconds{result}`, and a part of
+    /// `apiserver_request_filter_duration_seconds{filter}`.
     pub authentication_duration: HistogramVec,
     /// `apiserver_client_certificate_expiration_seconds`.
     pub client_certificates: access::ClientCertificateMetrics,
@@ -91,7 +93,8 @@ pub struct Families {
     pub service_account_tokens: access::ServiceAccountTokenMetrics,
     /// Impersonation attempts.
     pub impersonation: access::ImpersonationMetrics,
-    /// `authorization_duration_seconds{result}`, and a part of `apiserver_request_filter_duration_seconds{filter}`.
+    /// `authorization_duration_seconds{result}`, and a part of
+    /// `apiserver_request_filter_duration_seconds{filter}`.
     pub authorization_duration: HistogramVec,
     /// `authorization_attempts_total{result}`: allowed, denied, no-opinion or error.
     pub authorization_attempts: IntCounterVec,

@@ -1,9 +1,9 @@
-//! Internals that this repository's own integration tests, benchmarks and fuzz bodies use, under the names of their
-//! modules. They are separate programs and see public items only: the storage suite runs one set of tests over both
-//! backends, benchmarks have an allocator of their own, and libFuzzer links the bodies.
+//! Internals that this repository's own integration tests, benchmarks and fuzz bodies use, under the names of
+//! their modules. They are separate programs and see public items only: the storage suite runs one set of
+//! tests over both backends, benchmarks have an allocator of their own, and libFuzzer links the bodies.
 //!
-//! Not part of the public API: anything here changes without notice. What only a test uses belongs into its module's
-//! unit tests instead.
+//! Not part of the public API: anything here changes without notice. What only a test uses belongs into its
+//! module's unit tests instead.
 
 /// Review of webhook responses (fuzz).
 pub mod admission {
@@ -27,7 +27,8 @@ pub mod audit {
     pub use crate::audit::Policy;
 }
 
-/// Credentials and configuration of authentication (fuzz, the `access` benchmark, an issuer of tokens for tests).
+/// Credentials and configuration of authentication (fuzz, the `access` benchmark, an issuer of tokens for
+/// tests).
 pub mod authn {
     pub use crate::authn::cache::TokenCache;
     pub use crate::authn::jwt::{PublicKey, Signer, Token, seconds, unverified_claims};

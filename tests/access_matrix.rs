@@ -1,6 +1,6 @@
-//! Access decisions for every route, verb and identity. The routes come from the server's own discovery; the expected
-//! decision is computed from the stored roles by an independent evaluator. A route that bypasses the filter chain, or
-//! a decision that differs from the roles, fails here without a new test.
+//! Access decisions for every route, verb and identity. The routes come from the server's own discovery; the
+//! expected decision is computed from the stored roles by an independent evaluator. A route that bypasses the
+//! filter chain, or a decision that differs from the roles, fails here without a new test.
 
 mod support;
 
@@ -73,8 +73,8 @@ roleRef: {kind: ClusterRole, name: boss, apiGroup: rbac.authorization.k8s.io}
 subjects: [{kind: User, name: boss, apiGroup: rbac.authorization.k8s.io}]
 "#;
 
-/// An identity: its token, the user it impersonates (if any), and the user and groups that the policy is evaluated
-/// for.
+/// An identity: its token, the user it impersonates (if any), and the user and groups that the policy is
+/// evaluated for.
 struct Identity {
     token: &'static str,
     acts_as: &'static str,
@@ -386,14 +386,14 @@ impl Policy {
     }
 }
 
-/// Whether the request was refused for this verb. An update that may create is authorized for `create` separately and
-/// later.
+/// Whether the request was refused for this verb. An update that may create is authorized for `create`
+/// separately and later.
 fn is_refused(code: u16, text: &str, verb: &str) -> bool {
     code == 403 && (text.contains(&format!(" cannot {verb} ")) || text.contains(" cannot impersonate"))
 }
 
-/// The server's own SubjectAccessReview, for identities whose rights are not RBAC's: a node's rights come from a
-/// graph.
+/// The server's own SubjectAccessReview, for identities whose rights are not RBAC's: a node's rights come
+/// from a graph.
 async fn reviewed(asker: &mut Asker, who: &Identity, t: &Try) -> bool {
     let admin = Identity {
         token: "t-admin",

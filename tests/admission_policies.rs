@@ -1,4 +1,5 @@
-//! Admission policies, as an unmodified kubectl meets them: one that refuses, one that changes, and ones that are wrong.
+//! Admission policies, as an unmodified kubectl meets them: one that refuses, one that changes, and ones that
+//! are wrong.
 
 mod support;
 

@@ -1,6 +1,7 @@
-//! Admission webhooks of a gateway in this process, called over TLS at a server in this test: one that patches, refuses,
-//! hangs, dies, answers garbage, too much, a redirect, another UID, or a patch that does not apply; what reviews say
-//! (`reviews`), and how the gateway finds and tells webhooks who it is (`identity`).
+//! Admission webhooks of a gateway in this process, called over TLS at a server in this test: one that
+//! patches, refuses, hangs, dies, answers garbage, too much, a redirect, another UID, or a patch that does
+//! not apply; what reviews say (`reviews`), and how the gateway finds and tells webhooks who it is
+//! (`identity`).
 
 #![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
 

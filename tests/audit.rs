@@ -1,5 +1,5 @@
-//! Auditing in a gateway process: the log and the webhook record the same events without secrets, connections and
-//! aggregated groups are recorded, and an invalid policy is refused.
+//! Auditing in a gateway process: the log and the webhook record the same events without secrets, connections
+//! and aggregated groups are recorded, and an invalid policy is refused.
 
 mod support;
 
@@ -60,7 +60,8 @@ impl Collector {
                 } else {
                     "503 Service Unavailable"
                 };
-                // A sender that disconnects has already delivered its events, so a failed response does not matter.
+                // A sender that disconnects has already delivered its events, so a failed response does not
+                // matter.
                 let _ = write!(
                     io,
                     "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

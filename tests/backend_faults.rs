@@ -1,6 +1,6 @@
-//! A faulty backend (dead, hanging, slow, sending garbage, cutting streams, presenting a wrong certificate) affects
-//! only its own group. Clients get upstream's error, other groups and discovery keep working, and the backend's last
-//! documents stay available, also after a restart of the gateway.
+//! A faulty backend (dead, hanging, slow, sending garbage, cutting streams, presenting a wrong certificate)
+//! affects only its own group. Clients get upstream's error, other groups and discovery keep working, and the
+//! backend's last documents stay available, also after a restart of the gateway.
 
 mod support;
 
@@ -15,7 +15,8 @@ use torana::sdk::client::{Client, ClientConfig, ClientError};
 
 type Tls = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
 
-/// Applies the fault `what` to `/apis/faulty.example.com/v1/things/<what>`. Other paths are answered correctly.
+/// Applies the fault `what` to `/apis/faulty.example.com/v1/things/<what>`. Other paths are answered
+/// correctly.
 async fn misbehave(mut io: Tls, what: &str) {
     match what {
         "hang" => {
@@ -338,7 +339,8 @@ fn status_shows_in_a_terminal_which_backend_is_down_and_why() {
     assert!(status("wide").contains("ENDPOINTS"));
 }
 
-/// The backend's documents as a client sees them: its discovery version, both merged OpenAPI documents, and its own.
+/// The backend's documents as a client sees them: its discovery version, both merged OpenAPI documents, and
+/// its own.
 struct Documents {
     version: Value,
     older: Value,

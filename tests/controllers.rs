@@ -198,7 +198,8 @@ fn a_manager_takes_over_and_is_taken_over_from() {
     wait_for("the loops run again", || exists(&g, &["sa", "default", "-n", "during"]));
 }
 
-/// Creates a ConfigMap, and dependents of it as the Deployment controller would: a chain of two that blocks its deletion.
+/// Creates a ConfigMap, and dependents of it as the Deployment controller would: a chain of two that blocks
+/// its deletion.
 fn family(g: &Gateway, owner: &str) {
     let create = |name: &str, owner: Option<&str>| {
         let references = owner.map_or(String::new(), |owner| {

@@ -1,5 +1,5 @@
-//! kill -9 during concurrent writes, repeatedly: after the restart every acknowledged write is present, no write is
-//! partial, and revisions have not gone back.
+//! kill -9 during concurrent writes, repeatedly: after the restart every acknowledged write is present, no
+//! write is partial, and revisions have not gone back.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! What definitions declare besides the schema, as an unmodified kubectl uses it: columns, selectable fields, the scale
-//! subresource, OpenAPI.
+//! What definitions declare besides the schema, as an unmodified kubectl uses it: columns, selectable fields,
+//! the scale subresource, OpenAPI.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! A gateway on etcd as operators and clients see it: start-up errors, behaviour during partitions, values written by
-//! other servers, metrics, encryption and revocation.
+//! A gateway on etcd as operators and clients see it: start-up errors, behaviour during partitions, values
+//! written by other servers, metrics, encryption and revocation.
 
 #![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
 

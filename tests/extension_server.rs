@@ -1,5 +1,5 @@
-//! Tests the kinds of `examples/extension-server` on a stand-alone server, through TLS with the library's client and
-//! without a gateway.
+//! Tests the kinds of `examples/extension-server` on a stand-alone server, through TLS with the library's
+//! client and without a gateway.
 
 #[path = "../examples/extension-server/kinds.rs"]
 mod kinds;

@@ -1,5 +1,5 @@
-//! Priority and fairness at work: a flood of one user while another one sends a request at a time, and kubectl that changes
-//! levels meanwhile.
+//! Priority and fairness at work: a flood of one user while another one sends a request at a time, and
+//! kubectl that changes levels meanwhile.
 
 #![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
 
@@ -86,7 +86,7 @@ fn assert_served(what: &str, outcome: &Outcome) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_turned_away_because_of_the_flood_of_another() {
+async fn a_flood_causes_no_rejections_of_other_clients() {
     let dir = tempfile::tempdir().unwrap();
     let (_running, gateway) = start(dir.path()).await;
     for n in 0..100 {

@@ -1,5 +1,5 @@
-//! Runs every fuzz body over its seeds and mutations of them: briefly in the ordinary test run, for `FUZZ_SECONDS`
-//! per body with `make fuzz`. The random generator is seeded, so failures are reproducible.
+//! Runs every fuzz body over its seeds and mutations of them: briefly in the ordinary test run, for
+//! `FUZZ_SECONDS` per body with `make fuzz`. The random generator is seeded, so failures are reproducible.
 
 #[path = "../fuzz/bodies.rs"]
 mod bodies;

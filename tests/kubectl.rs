@@ -127,8 +127,9 @@ fn discovery_and_explain_work() {
 
 #[test]
 fn a_watch_prints_changes() {
-    // kubectl watches a list from the list's own version, so changes between the two requests are printed too. For one
-    // object by name it watches from "0" and discards the first event, so it can miss such a change.
+    // kubectl watches a list from the list's own version, so changes between the two requests are printed
+    // too. For one object by name it watches from "0" and discards the first event, so it can miss such a
+    // change.
     let (_dir, g) = gateway();
     g.kubectl(&["create", "configmap", "w"]);
     let mut watch = support::Process::spawn(
@@ -352,8 +353,8 @@ fn a_backend_sees_the_user_that_the_gateway_authenticated() {
         "--resource=gadgets.gadgets.example.com",
     ]);
     g.kubectl(&["create", "rolebinding", "b", "--role=r", "--user=jane"]);
-    // The example server sends a SubjectAccessReview for the forwarded user, so the gateway authorizes the same user
-    // twice.
+    // The example server sends a SubjectAccessReview for the forwarded user, so the gateway authorizes the
+    // same user twice.
     g.kubectl(&["get", "gadget", "one", "--as=jane"]);
     let e = g.kubectl_fails(&["get", "gadget", "one", "--as=bob"], None);
     assert!(e.contains("User \"bob\" cannot get resource \"gadgets\""), "{e}");

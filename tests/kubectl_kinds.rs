@@ -1,5 +1,5 @@
-//! An unmodified kubectl with one object of every kind in discovery: create, get, describe, client-side apply (twice),
-//! server-side apply, patch, edit, scale, roll back and delete.
+//! An unmodified kubectl with one object of every kind in discovery: create, get, describe, client-side apply
+//! (twice), server-side apply, patch, edit, scale, roll back and delete.
 
 mod support;
 
@@ -8,8 +8,9 @@ use support::Gateway;
 
 const MANIFEST: &str = include_str!("testdata/every-kind.yaml");
 
-/// For these resources a second client-side apply sends a patch on kube-apiserver too, because of a default within an
-/// atomic list, an empty list that is not stored, `stringData`, or a field whose patch strategy is `replace`.
+/// For these resources a second client-side apply sends a patch on kube-apiserver too, because of a default
+/// within an atomic list, an empty list that is not stored, `stringData`, or a field whose patch strategy is
+/// `replace`.
 const ALWAYS_PATCHED: [&str; 10] = [
     "endpoints/",
     "endpointslice.discovery.k8s.io/",
@@ -99,8 +100,8 @@ fn every_kind_goes_through_every_command() {
         &g.kubectl(&["patch", "-f", file, "--type=merge", "-p", patch]),
         "patched",
     );
-    // An event is listed by two groups; each edit needs a distinct text, because an edit without a change is not
-    // reported.
+    // An event is listed by two groups; each edit needs a distinct text, because an edit without a change is
+    // not reported.
     for (i, object) in objects.iter().enumerate() {
         let script = format!("sed -i s/touched:.*/touched:\\ edited-{i}/");
         let editor = ("KUBE_EDITOR", script.as_str());

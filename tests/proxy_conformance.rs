@@ -1,6 +1,6 @@
-//! Runs the cases of `tools/proxy-conformance` against a gateway process. `DIFFERS` lists the expected failures with
-//! their reasons, and a case that holds again must be removed from it. Afterwards the audit log is compared with what
-//! the backends received.
+//! Runs the cases of `tools/proxy-conformance` against a gateway process. `DIFFERS` lists the expected
+//! failures with their reasons, and a case that holds again must be removed from it. Afterwards the audit log
+//! is compared with what the backends received.
 
 mod support;
 
@@ -35,7 +35,8 @@ fn certificate(g: &Gateway, name: &str) -> Credentials {
     Credentials::Certificate(read("crt"), read("key"))
 }
 
-/// Runs all applicable cases against a gateway with an audit log and with these flags and environment variables.
+/// Runs all applicable cases against a gateway with an audit log and with these flags and environment
+/// variables.
 fn every_row_holds(flags: &[&str], environment: &[(&str, &str)], options: impl FnOnce(&Gateway) -> Options) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (policy, log) = (dir.path().join("policy.yaml"), dir.path().join("audit.log"));
@@ -111,15 +112,16 @@ fn every_case_holds_with_endpoints_and_redirects() {
     });
 }
 
-/// A non-loopback address of this machine, because Endpoints must not have loopback addresses. Connecting a UDP
-/// socket selects the address without sending anything.
+/// A non-loopback address of this machine, because Endpoints must not have loopback addresses. Connecting a
+/// UDP socket selects the address without sending anything.
 fn address_of_this_machine() -> IpAddr {
     let socket = UdpSocket::bind("0.0.0.0:0").and_then(|s| s.connect("192.0.2.1:9").map(|()| s));
     let own = socket.and_then(|s| s.local_addr());
     own.expect("a network interface beside the loopback").ip()
 }
 
-/// Checks that every request received by a backend has an audit event with its id and the same user, object and verb.
+/// Checks that every request received by a backend has an audit event with its id and the same user, object
+/// and verb.
 fn seen_by_the_authorizer(journal: &[ReceivedRequest], log: &str) {
     let mut events: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for line in log.lines() {

@@ -1,5 +1,5 @@
-//! Authentication and authorization of whole gateways, with identity providers, certificate authorities and a second
-//! gateway created by the tests.
+//! Authentication and authorization of whole gateways, with identity providers, certificate authorities and a
+//! second gateway created by the tests.
 
 mod support;
 

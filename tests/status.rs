@@ -132,7 +132,8 @@ fn watch_mode_survives_a_restart_and_exits_zero_on_ctrl_c() {
         assert_eq!((ended.status.code(), text(&ended.stderr)), (Some(0), String::new()));
     }
 
-    // An unreachable server is an error at the start of `--watch`; later it is reported, and the command retries.
+    // An unreachable server is an error at the start of `--watch`; later it is reported, and the command
+    // retries.
     let kubeconfig = dir.path().join("kept");
     std::fs::copy(g.kubeconfig(), &kubeconfig).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_torana"))

@@ -1,4 +1,5 @@
-//! The memory of requests that wait for seats. A program of its own, because it counts all memory of its process.
+//! The memory of requests that wait for seats. A program of its own, because it counts all memory of its
+//! process.
 
 #![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
 

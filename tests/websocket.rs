@@ -1,4 +1,5 @@
-//! WebSocket: watches, logs, and the streams of pods, to kubelets that speak WebSocket and to those that speak SPDY only.
+//! WebSocket: watches, logs, and the streams of pods, to kubelets that speak WebSocket and to those that
+//! speak SPDY only.
 
 mod support;
 
@@ -230,7 +231,8 @@ fn other_protocols_and_declaring_nodes_get_the_kubelets_own_websocket() {
 
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 
-/// Creates a running pod whose name tells the kubelet how to answer, and returns the path of its port forwarding.
+/// Creates a running pod whose name tells the kubelet how to answer, and returns the path of its port
+/// forwarding.
 fn forwarded(g: &Gateway, name: &str) -> String {
     let pod = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  nodeName: worker\n  \
@@ -307,7 +309,8 @@ fn port_forwarding_ends_as_the_kubelet_does() {
     assert_eq!(messages(&mut socket), [binary(1, "last")]);
 
     let path = format!("{POD}/portforward");
-    // Without a tunnel among the subprotocols the request goes to the kubelet, which answers 200 here instead of switching.
+    // Without a tunnel among the subprotocols the request goes to the kubelet, which answers 200 here instead
+    // of switching.
     for other in ["v4.channel.k8s.io", "SPDY/3.1+other", "SPDY/3.1+"] {
         assert_eq!(refused(&g, &path, &[(PROTOCOL, other)]), 500, "{other}");
     }

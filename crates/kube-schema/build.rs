@@ -1,6 +1,6 @@
-//! Build script. Extracts the field descriptions of the built-in kinds from the crates k8s-openapi and k8s-pb, so that they can be
-//! served in OpenAPI documents without being copied into this repository. Their sources are read as text and
-//! never compiled.
+//! Build script. Extracts the field descriptions of the built-in kinds from the crates k8s-openapi and
+//! k8s-pb, so that they can be served in OpenAPI documents without being copied into this repository. Their
+//! sources are read as text and never compiled.
 
 use std::path::Path;
 

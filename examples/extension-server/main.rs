@@ -1,4 +1,5 @@
-//! A standalone extension API server for the group `gadgets.example.com/v1`, to be run behind a gateway. See README.md.
+//! A standalone extension API server for the group `gadgets.example.com/v1`, to be run behind a gateway. See
+//! README.md.
 
 mod kinds;
 mod polish;

@@ -1,5 +1,5 @@
-//! Registers this server with the gateway through a Service without pods and an APIService. A server that runs in a
-//! cluster has a Service of its own, and both objects come from manifests.
+//! Registers this server with the gateway through a Service without pods and an APIService. A server that
+//! runs in a cluster has a Service of its own, and both objects come from manifests.
 
 use base64::Engine;
 use std::time::Duration;

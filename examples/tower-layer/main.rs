@@ -1,4 +1,5 @@
-//! A gateway with `tower` layers around its filter chain: one of this program's own, two of tower-http's. See README.md.
+//! A gateway with `tower` layers around its filter chain: one of this program's own, two of tower-http's. See
+//! README.md.
 
 mod layers;
 

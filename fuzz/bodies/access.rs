@@ -1,5 +1,5 @@
-//! Bodies for authentication and authorization: client certificates, front-proxy and impersonation headers, the
-//! authorization configuration, ABAC policies, roles.
+//! Bodies for authentication and authorization: client certificates, front-proxy and impersonation headers,
+//! the authorization configuration, ABAC policies, roles.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -73,8 +73,8 @@ VFdVFxlwifzZOhQogjT0CW82iKZVexlF69e6h1WpixE7cGr4y06jXfRlzBgSIgbbYFRO4eozYwNDATBg
 HQ4EFgQUGHdgS49bYwiFaqcjiw6uvTzOLjQwCgYIKoZIzj0EAwIDSAAwRQIgeEgUV3m85j2mEFFMEy1ekMy6usGqCwKkyjkJVDcr+2sCIQCKgw\
 t5ah4K7zJBWdZozlW66DqkAk+oapFWi1Do/OfodQ==";
 
-/// A client certificate yields exactly the name and groups that it contains, or is refused with a message. The input
-/// is tried as the whole certificate, and as a replacement for a part of a valid one.
+/// A client certificate yields exactly the name and groups that it contains, or is refused with a message.
+/// The input is tried as the whole certificate, and as a replacement for a part of a valid one.
 pub(crate) fn client_certificate(data: &[u8]) {
     let whole = STANDARD.decode(CERTIFICATE).expect("it is base64");
     let at = data.first().map_or(0, |b| usize::from(*b) * whole.len() / 256);
@@ -106,9 +106,9 @@ GaPH+2p3znvNEcWXUuZknQWiOcQqR8lrBwTGBmu/iMaGEzfCckJyrZFY369mr3qNAX76AxMC8GCSqGSI
 YS5leGFtcGxlLmNvbYcECgAAATAKBggqhkjOPQQDAgNJADBGAiEA7b+IfRl33thBbThEC0y7+9H5Daoxu5TLX6dRcXnDAXECIQDGyTWifpsHGx\
 3WkkatiquyNXoGEWBl33Z9W8yIQK90IA==";
 
-/// A certificate signing request is accepted, or refused with a message. Accepted values occur literally in the
-/// request, and changing any byte invalidates the signature. The input is tried as the whole text, and as a
-/// replacement for a part of a valid request.
+/// A certificate signing request is accepted, or refused with a message. Accepted values occur literally in
+/// the request, and changing any byte invalidates the signature. The input is tried as the whole text, and as
+/// a replacement for a part of a valid request.
 pub(crate) fn signing_request(data: &[u8]) {
     let whole = STANDARD.decode(REQUEST).expect("it is base64");
     let at = data.first().map_or(0, |b| usize::from(*b) * whole.len() / 256);

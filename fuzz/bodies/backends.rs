@@ -39,7 +39,8 @@ pub(crate) fn spdy(data: &[u8]) {
     assert_eq!(decoded(1), decoded(data.len().max(1)));
 }
 
-/// Rewriting a page does not depend on how it is split into chunks; a page without links to the backend loses no text.
+/// Rewriting a page does not depend on how it is split into chunks; a page without links to the backend loses
+/// no text.
 pub(crate) fn html(data: &[u8]) {
     for links in [
         Links::to_backend("b:443"),
@@ -130,8 +131,8 @@ pub(crate) fn annotations(data: &[u8]) {
     }
 }
 
-/// What a conversion webhook answers. An accepted object keeps its identity, and metadata other than labels and
-/// annotations.
+/// What a conversion webhook answers. An accepted object keeps its identity, and metadata other than labels
+/// and annotations.
 pub(crate) fn conversion(data: &[u8]) {
     use torana::testing::conversion::{Version, accept, converted_objects};
     for version in [Version::V1, Version::V1Beta1] {
@@ -153,8 +154,8 @@ pub(crate) fn conversion(data: &[u8]) {
     }
 }
 
-/// What an admission webhook answers. A validating webhook never gets a patch through, and one without a known UID is refused in
-/// v1.
+/// What an admission webhook answers. A validating webhook never gets a patch through, and one without a
+/// known UID is refused in v1.
 pub(crate) fn admission(data: &[u8]) {
     use torana::testing::admission::{Version, answer};
     for version in [Version::V1, Version::V1Beta1] {

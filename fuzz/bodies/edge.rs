@@ -102,8 +102,8 @@ pub(crate) fn apply(data: &[u8]) {
     }
 }
 
-/// Any schema compiles unless it exceeds a limit, and one that is accepted compiles. Either can prune, default and
-/// validate any object, and doing the first two again changes nothing.
+/// Any schema compiles unless it exceeds a limit, and one that is accepted compiles. Either can prune,
+/// default and validate any object, and doing the first two again changes nothing.
 pub(crate) fn structural_schema(data: &[u8]) {
     let Ok(v) = json::decode(data) else { return };
     let accepted = StructuralSchema::parse(&v).is_ok();
@@ -113,7 +113,8 @@ pub(crate) fn structural_schema(data: &[u8]) {
     };
     let objects = [service(), torana::json!({"a": [1, 2], "b": "xyz", "c": {"d": null}}), v];
     for mut object in objects {
-        // Defaults of map values are not validated with the schema, so the first round may set what the second removes.
+        // Defaults of map values are not validated with the schema, so the first round may set what the
+        // second removes.
         for _ in 0..2 {
             schema.prune(&mut object);
             schema.default(&mut object);
@@ -202,8 +203,8 @@ pub(crate) fn keys(data: &[u8]) {
     let _ = PublicKey::from_pem(data);
 }
 
-/// `AuthenticationConfiguration` files: an accepted issuer has an https URL and an audience. Claims map to a user with a name, or are
-/// refused.
+/// `AuthenticationConfiguration` files: an accepted issuer has an https URL and an audience. Claims map to a
+/// user with a name, or are refused.
 pub(crate) fn authentication_config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(config) = Configuration::parse(text, &["https://kubernetes".to_owned()]) {
@@ -230,7 +231,8 @@ pub(crate) fn certificates(data: &[u8]) {
     let _ = CaPool::from_pem(data.to_vec());
 }
 
-/// A path is refused with a message, or leads to the same values in an object and in the parts of it that the path reads.
+/// A path is refused with a message, or leads to the same values in an object and in the parts of it that the
+/// path reads.
 pub(crate) fn json_path(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let path = match JsonPath::parse(text) {

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use torana::apimachinery::regexp::translate;
 use torana::testing::schema::StructuralSchema;
 
-/// A pattern and a text, in two lines. A pattern of Go's syntax that is accepted compiles unless it is too large, and matches
-/// the same text each time; another one is refused with a message.
+/// A pattern and a text, in two lines. A pattern of Go's syntax that is accepted compiles unless it is too
+/// large, and matches the same text each time; another one is refused with a message.
 pub(crate) fn pattern(data: &[u8]) {
     let Ok(input) = std::str::from_utf8(data) else { return };
     let (pattern, text) = input.split_once('\n').unwrap_or((input, input));
@@ -20,8 +20,8 @@ pub(crate) fn pattern(data: &[u8]) {
     }
 }
 
-/// A string against every format: it is valid or refused, the same each time. What the standard library parses as an
-/// address is one.
+/// A string against every format: it is valid or refused, the same each time. What the standard library
+/// parses as an address is one.
 pub(crate) fn format(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for name in FORMATS {

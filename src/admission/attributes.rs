@@ -53,7 +53,8 @@ pub(crate) struct Attributes {
     pub dry_run: bool,
     /// The stored object, for updates and deletes.
     pub old_object: Option<Arc<Value>>,
-    /// The CreateOptions, UpdateOptions, PatchOptions or DeleteOptions of the request; null for internal callers.
+    /// The CreateOptions, UpdateOptions, PatchOptions or DeleteOptions of the request; null for internal
+    /// callers.
     pub options: Arc<Value>,
     /// Sink for warnings to the client.
     pub warnings: Warnings,

@@ -1,5 +1,6 @@
-//! [`Chain`] runs plugins in order: all mutating phases first, then all validating ones. The first error ends the
-//! chain. A mutating plugin can ask for a second round of all mutating phases ([`Reinvocation`](super::Reinvocation)).
+//! [`Chain`] runs plugins in order: all mutating phases first, then all validating ones. The first error ends
+//! the chain. A mutating plugin can ask for a second round of all mutating phases
+//! ([`Reinvocation`](super::Reinvocation)).
 
 use super::{Admission, Attributes};
 use crate::apimachinery::status::Result;

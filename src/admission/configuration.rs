@@ -1,5 +1,5 @@
-//! `--admission-control-config-file`: plugin configuration, read at startup. Parsing is strict: unknown fields are
-//! errors. Entry point: [`Configuration::read`].
+//! `--admission-control-config-file`: plugin configuration, read at startup. Parsing is strict: unknown
+//! fields are errors. Entry point: [`Configuration::read`].
 
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::object::ObjectView;
@@ -143,8 +143,8 @@ impl Configuration {
     }
 }
 
-/// The configuration in the entry of a plugin, or in the file that the entry names. `None` if there is none, or if the
-/// plugin is known: as upstream, the first of two entries for one plugin wins.
+/// The configuration in the entry of a plugin, or in the file that the entry names. `None` if there is none,
+/// or if the plugin is known: as upstream, the first of two entries for one plugin wins.
 fn entry(plugin: &Value, path: &Path, read: Read<'_>, known: bool) -> Result<Option<Value>, InvalidEntry> {
     only(plugin, &["name", "path", "configuration"])?;
     for field in ["name", "path"] {

@@ -1,9 +1,9 @@
-//! The CEL expressions of admission policies and webhooks: what they may name, their compilation, and their evaluation
-//! (upstream: `admission/plugin/cel`).
+//! The CEL expressions of admission policies and webhooks: what they may name, their compilation, and their
+//! evaluation (upstream: `admission/plugin/cel`).
 //!
-//! Entry points: [`Compiler`]; [`Case`], which evaluates a [`Subject`] under upstream's budgets; and [`Conditions`], the
-//! match conditions of a policy or a webhook. What a result means is left to the caller. [`TypeChecker`] compiles where types
-//! are known.
+//! Entry points: [`Compiler`]; [`Case`], which evaluates a [`Subject`] under upstream's budgets; and
+//! [`Conditions`], the match conditions of a policy or a webhook. What a result means is left to the caller.
+//! [`TypeChecker`] compiles where types are known.
 //!
 //! ```text
 //! Case::evaluate ──▶ attempt with a small budget ──▶ decide a check, repeat ──▶ attempt in the compute pool

@@ -1,9 +1,9 @@
 //! Decides which writes concern a webhook or a policy: rules, selectors and match policy (upstream's
 //! `admission/plugin/webhook/predicates` and `admission/plugin/policy/matching`).
 //!
-//! Entry points: [`Criteria`], parsed when a configuration changes; [`Matcher`], made for a write, which shares what all
-//! criteria ask about it; and [`PluralIndex`], which finds the criteria worth asking. Match conditions are left to the
-//! caller.
+//! Entry points: [`Criteria`], parsed when a configuration changes; [`Matcher`], made for a write, which
+//! shares what all criteria ask about it; and [`PluralIndex`], which finds the criteria worth asking. Match
+//! conditions are left to the caller.
 
 mod index;
 mod rule;
@@ -21,8 +21,8 @@ use crate::apimachinery::value::Value;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
 
-/// The kinds of `admissionregistration.k8s.io`, on which no webhook is called, so that a broken configuration can always
-/// be mended.
+/// The kinds of `admissionregistration.k8s.io`, on which no webhook is called, so that a broken configuration
+/// can always be mended.
 const EXEMPT_KINDS: [&str; 6] = [
     "ValidatingWebhookConfiguration",
     "MutatingWebhookConfiguration",
@@ -89,7 +89,8 @@ impl Criteria {
     }
 
     fn read(v: &Value, member: &str) -> Self {
-        // An absent selector is not defaulted in objects from before the default existed; it selects everything.
+        // An absent selector is not defaulted in objects from before the default existed; it selects
+        // everything.
         let selector = |key: &str| match v.get(key) {
             Value::Null => Ok(LabelSelector::default()),
             selector => LabelSelector::from_object(selector),
@@ -117,8 +118,8 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// True if the operation or the labels of the object suffice to tell that the criteria do not match. Of many criteria, most
-    /// are left out here, without a future for each.
+    /// True if the operation or the labels of the object suffice to tell that the criteria do not match. Of
+    /// many criteria, most are left out here, without a future for each.
     pub(crate) fn rules_out(&self, criteria: &Criteria, labels: Option<&Value>) -> bool {
         let without_rules = criteria.rules.is_empty() && criteria.all_without_rules;
         let operation = self.attributes.operation;
@@ -126,17 +127,18 @@ impl<'a> Matcher<'a> {
         !has_operation || matches!(self.has_labels(criteria, labels), Ok(false))
     }
 
-    /// The version of the resource in which the write is evaluated, if the criteria match. `object` is the object of the write in
-    /// its current state.
+    /// The version of the resource in which the write is evaluated, if the criteria match. `object` is the
+    /// object of the write in its current state.
     ///
     /// # Errors
-    /// 404 if the namespace does not exist; 500 for selectors that cannot be evaluated. Both only if the rules match.
+    /// 404 if the namespace does not exist; 500 for selectors that cannot be evaluated. Both only if the
+    /// rules match.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub(crate) async fn matches(&self, criteria: &Criteria, object: &Value) -> Result<Option<ServedKind>> {
-        // Upstream evaluates the selectors first, but ignores their errors if the rules do not match. This order has the
-        // same result and usually asks nothing.
+        // Upstream evaluates the selectors first, but ignores their errors if the rules do not match. This
+        // order has the same result and usually asks nothing.
         let Some(target) = self.target(criteria) else {
             return Ok(None);
         };

@@ -50,8 +50,8 @@ impl ObjectLookup {
         Self(cluster)
     }
 
-    /// The plural of a kind and whether it is namespaced, for built-in kinds and CustomResourceDefinitions. `None` if
-    /// there is no such kind.
+    /// The plural of a kind and whether it is namespaced, for built-in kinds and CustomResourceDefinitions.
+    /// `None` if there is no such kind.
     pub(crate) fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
         self.0.resource_of(group, kind)
     }
@@ -61,17 +61,16 @@ impl ObjectLookup {
         self.0.equivalents(resource, subresource)
     }
 
-    /// As [`Versions::convert`].
+    /// Converts an object between two versions. Objects of the same kind need no conversion: a Scale is the
+    /// same in all versions of its parent.
     ///
     /// # Errors
     /// 500 if it cannot be converted.
-    pub(crate) async fn convert(
-        &self,
-        object: Value,
-        from: &GroupVersionResource,
-        to: &GroupVersionResource,
-    ) -> Result<Value> {
-        self.0.convert(object, from, to).await
+    pub(crate) async fn convert(&self, object: Value, from: &ServedKind, to: &ServedKind) -> Result<Value> {
+        if object.is_null() || from.kind == to.kind {
+            return Ok(object);
+        }
+        self.0.convert(object, &from.resource, &to.resource).await
     }
 
     /// As [`Versions::objects`].
@@ -131,8 +130,8 @@ impl ObjectLookup {
         found.ok_or_else(|| Status::internal(format!("admission: no storage for {resource}.{group}")))
     }
 
-    /// Reads one object from the cache and, only if it is absent there, consistently. Upstream's plugins do the same
-    /// with their informers and a client. A resource that is not served has no objects.
+    /// Reads one object from the cache and, only if it is absent there, consistently. Upstream's plugins do
+    /// the same with their informers and a client. A resource that is not served has no objects.
     ///
     /// # Errors
     /// 500 if the storage fails.
@@ -153,7 +152,7 @@ impl ObjectLookup {
     /// As [`get_cached`](Self::get_cached), of a storage and without decoding.
     ///
     /// # Errors
-    /// Those of the storage.
+    /// The error of the storage.
     pub(crate) async fn cached_entry(
         storage: &Arc<dyn Storage>,
         key: &str,
@@ -164,8 +163,8 @@ impl ObjectLookup {
         }
     }
 
-    /// Lists the cached objects of a cluster-scoped resource whose encoding contains one of `marks`. Other objects are
-    /// not even decoded; the caller must still check that the match is not accidental.
+    /// Lists the cached objects of a cluster-scoped resource whose encoding contains one of `marks`. Other
+    /// objects are not even decoded; the caller must still check that the match is not accidental.
     ///
     /// # Errors
     /// 500 if the storage fails.
@@ -209,11 +208,11 @@ impl ObjectLookup {
         Ok(listing.map_err(Status::internal)?.entries)
     }
 
-    /// The cached objects of a storage that this process has acknowledged: of a namespace, of all if it is empty, or the one
-    /// with a name.
+    /// The cached objects of a storage that this process has acknowledged: of a namespace, of all if it is
+    /// empty, or the one with a name.
     ///
     /// # Errors
-    /// Those of the storage.
+    /// The error of the storage.
     pub(crate) async fn objects_in(
         storage: &Arc<dyn Storage>,
         namespace: &str,

@@ -1,9 +1,10 @@
-//! The plugins ValidatingAdmissionPolicy and MutatingAdmissionPolicy: policies written as CEL expressions (upstream:
-//! `admission/plugin/policy`).
+//! The plugins ValidatingAdmissionPolicy and MutatingAdmissionPolicy: policies written as CEL expressions
+//! (upstream: `admission/plugin/policy`).
 //!
-//! Entry points: [`ValidatingPolicies`] and [`MutatingPolicies`], and [`Policies`], which holds the compiled policies of a kind
-//! with their bindings and is fed from storage. Every policy that was acknowledged before a request applies to it.
-//! [`compile_errors`] and [`mutation_errors`] validate the expressions of a policy when it is written. Which requests a policy concerns is left to [`matching`](super::matching), what
+//! Entry points: [`ValidatingPolicies`] and [`MutatingPolicies`], and [`Policies`], which holds the compiled
+//! policies of a kind with their bindings and is fed from storage. Every policy that was acknowledged before
+//! a request applies to it. [`compile_errors`] and [`mutation_errors`] validate the expressions of a policy
+//! when it is written. Which requests a policy concerns is left to [`matching`](super::matching), what
 //! expressions may name and cost to [`expressions`](super::expressions).
 //!
 //! ```text
@@ -37,7 +38,8 @@ use crate::telemetry::match_conditions::MatchConditionMetrics;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// What policies are not evaluated for: policies, so that a broken one can be mended, and reviews, which decide nothing.
+/// What policies are not evaluated for: policies, so that a broken one can be mended, and reviews, which
+/// decide nothing.
 const EXEMPT: [(&str, &str); 10] = [
     ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),

@@ -5,8 +5,8 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 
-/// A 403 `<resource> "<name>" is forbidden: <why>`. The name is that of the request, else of the object, else its
-/// `generateName`.
+/// A 403 `<resource> "<name>" is forbidden: <why>`. The name is that of the request, else of the object, else
+/// its `generateName`.
 pub(crate) fn forbidden(attributes: &Attributes, object: &Value, why: impl AsRef<str>) -> Status {
     let names = [&*attributes.name, object.name(), object.meta("generateName")];
     let name = names.into_iter().find(|n| !n.is_empty());

@@ -1,8 +1,8 @@
 //! [`Reinvocation`]: what the plugins of the mutating phase tell its second round.
 //!
-//! A plugin that changes an object can ask for another round ([`Reinvocation::request`]). The chain then calls all mutating
-//! plugins exactly once more, including the built-in ones, as upstream's `admission.reinvoker`. [`Rounds`] remembers which of
-//! its hooks a plugin has to call again.
+//! A plugin that changes an object can ask for another round ([`Reinvocation::request`]). The chain then
+//! calls all mutating plugins exactly once more, including the built-in ones, as upstream's
+//! `admission.reinvoker`. [`Rounds`] remembers which of its hooks a plugin has to call again.
 
 use crate::apimachinery::value::Value;
 use crate::sync::{Mutex, MutexGuard};
@@ -52,8 +52,8 @@ impl Reinvocation {
     }
 }
 
-/// Which hooks of a plugin, webhooks or policies, the second round calls again; hooks are named by the plugin. `Of` tells
-/// the plugins apart.
+/// Which hooks of a plugin, webhooks or policies, the second round calls again; hooks are named by the
+/// plugin. `Of` tells the plugins apart.
 pub(crate) struct Rounds<Of> {
     /// Hooks that were called, and may be called again.
     called: HashSet<String>,
@@ -78,7 +78,8 @@ impl<Of> Default for Rounds<Of> {
 }
 
 impl<Of: 'static> Rounds<Of> {
-    /// Begins a round with this object. If other plugins changed it since the first round, all hooks are marked.
+    /// Begins a round with this object. If other plugins changed it since the first round, all hooks are
+    /// marked.
     pub(crate) fn begin(reinvocation: &Reinvocation, object: &Value) -> Self {
         let mut rounds: Self = reinvocation.take().unwrap_or_default();
         rounds.again = reinvocation.is_second_round();
@@ -98,8 +99,8 @@ impl<Of: 'static> Rounds<Of> {
         self.again && self.marked.is_empty()
     }
 
-    /// Whether this round calls a hook. One that was not called in the first round is not called in the second, even if it
-    /// matches then.
+    /// Whether this round calls a hook. One that was not called in the first round is not called in the
+    /// second, even if it matches then.
     pub(crate) fn includes(&self, hook: &str) -> bool {
         !self.again || self.marked.contains(hook)
     }

@@ -71,7 +71,8 @@ pub(crate) type Storages = HashMap<(String, String), Arc<dyn Storage>>;
 
 struct Stored(Storages);
 
-/// Events have two versions, as in a real cluster; no other resource has. Conversion changes only `apiVersion`.
+/// Events have two versions, as in a real cluster; no other resource has. Conversion changes only
+/// `apiVersion`.
 #[async_trait]
 impl Versions for Stored {
     fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind> {
@@ -135,7 +136,8 @@ impl Cluster for Stored {
     }
 }
 
-/// A cluster with these objects, given by group and plural. Objects need a name and, if namespaced, a namespace.
+/// A cluster with these objects, given by group and plural. Objects need a name and, if namespaced, a
+/// namespace.
 pub(crate) fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> ObjectLookup {
     let mut storages = Storages::new();
     for (group, plural, objects) in resources {
@@ -158,7 +160,8 @@ pub(crate) fn stored(storages: Storages) -> ObjectLookup {
     ObjectLookup::new(Arc::new(Stored(storages)))
 }
 
-/// A request for `group/v1/plural` in namespace `ns` by user `admin`. A slash in `plural` separates a subresource.
+/// A request for `group/v1/plural` in namespace `ns` by user `admin`. A slash in `plural` separates a
+/// subresource.
 pub(crate) fn request(operation: Operation, group: &str, plural: &str, name: &str) -> Attributes {
     let (plural, sub) = plural.split_once('/').unwrap_or((plural, ""));
     Attributes {

@@ -1,5 +1,6 @@
 //! Wraps a plugin, or the chain of all ([`TimedSteps`]), to measure durations:
-//! `apiserver_admission_controller_admission_duration_seconds` and `apiserver_admission_step_admission_duration_seconds[_summary]`.
+//! `apiserver_admission_controller_admission_duration_seconds` and
+//! `apiserver_admission_step_admission_duration_seconds[_summary]`.
 
 use super::{Admission, Attributes, Chain};
 use crate::apimachinery::status::Result;

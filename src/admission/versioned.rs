@@ -1,6 +1,6 @@
 //! The objects of a write in the version that a webhook or a policy is to see.
 
-use crate::admission::versions::{convert, own};
+use crate::admission::versions::own;
 use crate::admission::{Attributes, ObjectLookup, ServedKind};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Result;
@@ -23,7 +23,8 @@ pub(crate) struct Versioned<'a> {
     /// The version of `object`.
     version: ServedKind,
     object: Value,
-    /// The object in the request's own version, until it is changed: conversion there and back may lose something.
+    /// The object in the request's own version, until it is changed: conversion there and back may lose
+    /// something.
     original: Option<Value>,
     changed: bool,
     encoded: Option<Encoded>,
@@ -32,7 +33,7 @@ pub(crate) struct Versioned<'a> {
 /// The object and old object of a write in the version `target`.
 ///
 /// # Errors
-/// Those of the conversion.
+/// The error of the conversion.
 pub(crate) async fn encode(
     cluster: &ObjectLookup,
     attributes: &Attributes,
@@ -44,7 +45,7 @@ pub(crate) async fn encode(
         if from.kind == target.kind {
             return Ok(json::to_vec(object).into());
         }
-        let converted = convert(cluster, object.clone(), from, target).await?;
+        let converted = cluster.convert(object.clone(), from, target).await?;
         Ok(json::to_vec(&converted).into())
     };
     Ok(Encoded {
@@ -83,14 +84,14 @@ impl<'a> Versioned<'a> {
     /// Converts the object to another version.
     ///
     /// # Errors
-    /// Those of the conversion.
+    /// The error of the conversion.
     pub(crate) async fn convert_to(&mut self, target: &ServedKind) -> Result<()> {
         if self.version.kind != target.kind {
             if !self.changed && self.original.is_none() {
                 self.original = Some(self.object.clone());
             }
             let object = std::mem::take(&mut self.object);
-            self.object = convert(self.cluster, object, &self.version, target).await?;
+            self.object = self.cluster.convert(object, &self.version, target).await?;
             self.encoded = None;
         }
         self.version = target.clone();
@@ -100,7 +101,7 @@ impl<'a> Versioned<'a> {
     /// Converts the object to another version, and encodes it.
     ///
     /// # Errors
-    /// Those of the conversion.
+    /// The error of the conversion.
     pub(crate) async fn encode_as(&mut self, target: &ServedKind) -> Result<Encoded> {
         self.convert_to(target).await?;
         if let Some(encoded) = &self.encoded {
@@ -121,11 +122,15 @@ impl<'a> Versioned<'a> {
     /// The object in the version of the request.
     ///
     /// # Errors
-    /// Those of the conversion.
+    /// The error of the conversion.
     pub(crate) async fn finish(self) -> Result<Value> {
         match self.original {
             Some(original) if !self.changed => Ok(original),
-            _ => convert(self.cluster, self.object, &self.version, &own(self.attributes)).await,
+            _ => {
+                self.cluster
+                    .convert(self.object, &self.version, &own(self.attributes))
+                    .await
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! [`Versions`]: the versions in which a resource is served, and the conversion of the objects of a write between them.
 //! The registry implements it.
 
-use super::{Attributes, ObjectLookup};
+use super::Attributes;
 use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::Result;
@@ -19,33 +19,33 @@ pub(crate) struct ServedKind {
 /// What plugins ask about the versions of a resource.
 #[async_trait]
 pub(crate) trait Versions: Send + Sync + 'static {
-    /// The other served versions of the objects of a resource, possibly in other groups, as far as they have the
-    /// subresource.
+    /// The other served versions of the objects of a resource, possibly in other groups, as far as they have
+    /// the subresource.
     fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<ServedKind>;
 
-    /// Converts an object of one served version to another one of the same resource. Custom resources may be converted
-    /// by a webhook.
+    /// Converts an object of one served version to another one of the same resource. Custom resources may be
+    /// converted by a webhook.
     ///
     /// # Errors
     /// 500 if it cannot be converted.
     async fn convert(&self, object: Value, from: &GroupVersionResource, to: &GroupVersionResource) -> Result<Value>;
 
-    /// The stored objects of a resource in a served version: of a namespace, of all if it is empty, or the one with a
-    /// name. Includes every write that this process has acknowledged.
+    /// The stored objects of a resource in a served version: of a namespace, of all if it is empty, or the
+    /// one with a name. Includes every write that this process has acknowledged.
     ///
     /// # Errors
     /// 500 if the resource is not served in that version or the storage fails.
     async fn objects(&self, of: &GroupVersionResource, namespace: &str, name: Option<&str>) -> Result<Vec<Value>>;
 
-    /// Decodes and defaults an object that a plugin has changed in any way. Unknown fields are dropped; those of built-in
-    /// kinds are returned, as `unknown field "spec.x"`.
+    /// Decodes and defaults an object that a plugin has changed in any way. Unknown fields are dropped; those
+    /// of built-in kinds are returned, as `unknown field "spec.x"`.
     ///
     /// # Errors
     /// 400 if a value has the wrong type.
     async fn complete(&self, kind: &ServedKind, subresource: &str, object: &mut Value) -> Result<Vec<String>>;
 
-    /// Merges a configuration into an object as an apply does, but without ownership. The inner error is for a
-    /// configuration that does not fit the kind.
+    /// Merges a configuration into an object as an apply does, but without ownership. The inner error is for
+    /// a configuration that does not fit the kind.
     ///
     /// # Errors
     /// 500 or 503 if the kind is not served.
@@ -64,17 +64,4 @@ pub(super) fn own(attributes: &Attributes) -> ServedKind {
         resource: attributes.resource.clone(),
         kind: attributes.kind.clone(),
     }
-}
-
-/// Objects of the same kind need no conversion: a Scale is the same in all versions of its parent.
-pub(super) async fn convert(
-    cluster: &ObjectLookup,
-    object: Value,
-    from: &ServedKind,
-    to: &ServedKind,
-) -> Result<Value> {
-    if object.is_null() || from.kind == to.kind {
-        return Ok(object);
-    }
-    cluster.convert(object, &from.resource, &to.resource).await
 }

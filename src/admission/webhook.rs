@@ -1,8 +1,9 @@
 //! Admission webhooks: the plugins MutatingAdmissionWebhook and ValidatingAdmissionWebhook (upstream:
 //! `admission/plugin/webhook`).
 //!
-//! Entry points: [`MutatingWebhooks`] and [`ValidatingWebhooks`]. [`Configurations`] holds the compiled configurations of one
-//! kind and is fed from storage; every configuration that was acknowledged before a request applies to it.
+//! Entry points: [`MutatingWebhooks`] and [`ValidatingWebhooks`]. [`Configurations`] holds the compiled
+//! configurations of one kind and is fed from storage; every configuration that was acknowledged before a
+//! request applies to it.
 //!
 //! ```text
 //! storage ──▶ informer ──▶ Configurations ──▶ Snapshot ── index by plural ──▶ selection ──▶ review ──▶ client::webhook
@@ -15,6 +16,7 @@ mod advice;
 mod call;
 mod config;
 mod configurations;
+mod failure;
 mod mutating;
 mod patch;
 pub(crate) mod review;
@@ -38,8 +40,8 @@ use async_trait::async_trait;
 use configurations::Snapshot;
 use std::sync::Arc;
 
-/// Bounds on the use of one webhook. A caller that waits holds a request, so a webhook that hangs must not collect all
-/// requests of the server.
+/// Bounds on the use of one webhook. A caller that waits holds a request, so a webhook that hangs must not
+/// collect all requests of the server.
 pub(crate) const LIMITS: Limits = Limits {
     calls: 128,
     waiting: 256,

@@ -1,5 +1,5 @@
-//! Parsed APIService objects: an immutable snapshot per change, shared by routes, controllers and documents. Entry
-//! point: [`ApiService::from_entry`].
+//! Parsed APIService objects: an immutable snapshot per change, shared by routes, controllers and documents.
+//! Entry point: [`ApiService::from_entry`].
 
 use crate::apimachinery::field::aggregate;
 use crate::apimachinery::value::{Str, Value};
@@ -150,7 +150,8 @@ impl ApiService {
     /// Parses an object's tree.
     pub(crate) fn from_value(object: &Value) -> Self {
         let spec = object.get("spec");
-        // Validation rejects invalid annotations, but an older object or another server's write may still contain some.
+        // Validation rejects invalid annotations, but an older object or another server's write may still
+        // contain some.
         let (backend, fault) = match target::read(object) {
             Ok(backend) => (backend, None),
             Err(errors) => (BackendOptions::default(), Some(aggregate(&errors).into())),

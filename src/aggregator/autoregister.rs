@@ -1,8 +1,8 @@
 //! Maintains the APIServices of built-in group versions and of custom resources. Follows
 //! `kube-aggregator/pkg/controllers/autoregister` and `kubernetes/pkg/controlplane/apiserver/aggregator.go`.
 //!
-//! Entry points: [`AutoRegister::run`] once at start, then [`AutoRegister::keep`]. The action for each name depends on
-//! its current object and on what is wanted:
+//! Entry points: [`AutoRegister::run`] once at start, then [`AutoRegister::keep`]. The action for each name
+//! depends on its current object and on what is wanted:
 //!
 //! |                                    | nothing wanted | at start       | always         |
 //! |------------------------------------|----------------|----------------|----------------|
@@ -12,8 +12,8 @@
 //! | `onstart`, created before it       | E: delete once | F: update once | F: update once |
 //! | `true`                             | H: delete      | I: update      | I: update      |
 //!
-//! "Once" means once per process: a built-in APIService that was edited or deleted by hand stays that way until the
-//! next start. Those of custom resources are restored at once.
+//! "Once" means once per process: a built-in APIService that was edited or deleted by hand stays that way
+//! until the next start. Those of custom resources are restored at once.
 
 mod definitions;
 mod priorities;
@@ -93,9 +93,10 @@ fn decide(current: Option<&ApiService>, wanted: Wanted, from_before: bool) -> Ac
 }
 
 impl AutoRegister {
-    /// Creates the controller for the listed paths of the delegate servers, including groups that are not built in
-    /// (`own`), and for the CustomResourceDefinitions in `definitions`. Neither informer may run yet. The second
-    /// metrics belong to a separate controller in upstream; here the work is done in the informer's callback.
+    /// Creates the controller for the listed paths of the delegate servers, including groups that are not
+    /// built in (`own`), and for the CustomResourceDefinitions in `definitions`. Neither informer may run
+    /// yet. The second metrics belong to a separate controller in upstream; here the work is done in the
+    /// informer's callback.
     pub(crate) fn new(
         informer: Informer<ApiService>,
         definitions: &Informer<Definition>,
@@ -139,8 +140,8 @@ impl AutoRegister {
         self.always.lock()
     }
 
-    /// Follows a definition. Counts the definitions that require each APIService, so that a change costs nothing for
-    /// those it does not concern.
+    /// Follows a definition. Counts the definitions that require each APIService, so that a change costs
+    /// nothing for those it does not concern.
     fn follow(&self, change: &Change<'_, Definition>) {
         let mut always = self.always();
         // Added before removed, so that an APIService that stays required is not written.
@@ -203,8 +204,9 @@ impl AutoRegister {
         }
     }
 
-    /// Maintains the APIServices that are always wanted, until `stop`. To be called after [`AutoRegister::run`], once
-    /// all stored definitions are known, since APIServices without a definition are deleted.
+    /// Maintains the APIServices that are always wanted, until `stop`. To be called after
+    /// [`AutoRegister::run`], once all stored definitions are known, since APIServices without a definition
+    /// are deleted.
     ///
     /// # Cancel safety
     /// Cancel safe: what was written stays.
@@ -263,7 +265,8 @@ impl AutoRegister {
     }
 }
 
-/// The APIService for a listed path: `/api/v1`, or `/apis/<g>/<v>` if the priority table or `own` contains it.
+/// The APIService for a listed path: `/api/v1`, or `/apis/<g>/<v>` if the priority table or `own` contains
+/// it.
 fn desired(path: &str, own: &[(GroupVersion, Priorities)]) -> Option<(Str, Value)> {
     let (group, version) = match path {
         "/api/v1" => ("", "v1"),

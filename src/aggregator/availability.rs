@@ -1,12 +1,12 @@
 //! The `Available` condition of APIServices: constant for local ones, the result of probes for remote ones.
 //!
-//! An APIService is checked every 30 s, after changes of it, its Service, its EndpointSlices or the objects it refers to, and
-//! when a request or connection to its backend fails (`failures`). Each probe has a deadline and delays only its own key, so
-//! a dead backend does not slow down the others.
+//! An APIService is checked every 30 s, after changes of it, its Service, its EndpointSlices or the objects
+//! it refers to, and when a request or connection to its backend fails (`failures`). Each probe has a
+//! deadline and delays only its own key, so a dead backend does not slow down the others.
 //!
-//! A change between available and unavailable takes two checks with the same result, 700 ms apart. While a backend
-//! cannot be reached it is checked once a second.
-//! Entry points: [`Availability::new`], [`Availability::start`]; the check itself is in `check`.
+//! A change between available and unavailable takes two checks with the same result, 700 ms apart. While a
+//! backend cannot be reached it is checked once a second. Entry points: [`Availability::new`],
+//! [`Availability::start`]; the check itself is in `check`.
 
 mod check;
 mod failures;
@@ -29,13 +29,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Upstream has five. Probes of hung backends take seconds, and other APIServices should not wait for a worker.
+/// Upstream has five. Probes of hung backends take seconds, and other APIServices should not wait for a
+/// worker.
 const WORKERS: usize = 64;
 const RESYNC: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(30));
-/// Of unreachable backends: recovery is noticed within a second.
+/// Probe interval of unreachable backends: recovery is noticed within a second.
 const RETRY: Backoff = Backoff::doubling(Duration::from_millis(125), Duration::from_secs(1));
-/// The time between two checks that have to agree before an APIService changes between available and unavailable.
+/// The time between two checks that have to agree before an APIService changes between available and
+/// unavailable.
 const CONFIRM: Duration = Duration::from_millis(700);
 
 /// The two availability controllers, local and remote.
@@ -256,7 +258,8 @@ impl Availability {
             (ControllerKind::Remote, Some(service)) => {
                 let transport = self.transports.identified(&s);
                 let condition = match (transport, check::service_condition(service, &self.index)) {
-                    // No retry: a change of the annotations or the objects they name queues the APIService again.
+                    // No retry: a change of the annotations or the objects they name queues the APIService
+                    // again.
                     (Err(TransportError::Annotations(error)), _) => {
                         tracing::info!(%name, "an APIService cannot be served: {}", error.detail);
                         Condition::new("False", error.reason, error.message)
@@ -278,8 +281,8 @@ impl Availability {
         }
     }
 
-    /// The condition of a backend. One that would change whether the APIService is available is checked again, so that
-    /// a single lost or lucky exchange changes nothing.
+    /// The condition of a backend. One that would change whether the APIService is available is checked
+    /// again, so that a single lost or lucky exchange changes nothing.
     async fn confirmed(&self, s: &ApiService, service: &ServiceReference, transport: &Transport) -> Condition {
         let first = check::probe_condition(s, service, &*self.resolver, transport).await;
         let changes = s

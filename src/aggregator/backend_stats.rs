@@ -1,8 +1,8 @@
-//! Limits and statistics per backend: requests in flight and their limit, responses, failures, latencies. Recorded with
-//! relaxed atomics on the request path; read by `/debug/aggregator` and by the metrics.
+//! Limits and statistics per backend: requests in flight and their limit, responses, failures, latencies.
+//! Recorded with relaxed atomics on the request path; read by `/debug/aggregator` and by the metrics.
 //!
-//! Entry points: [`StatsRegistry::of`] for a backend's [`BackendStats`], [`BackendStats::enter`] for a request's
-//! [`InFlightPermit`].
+//! Entry points: [`StatsRegistry::of`] for a backend's [`BackendStats`], [`BackendStats::enter`] for a
+//! request's [`InFlightPermit`].
 
 use crate::apimachinery::value::Str;
 use crate::sync::{Mutex, MutexGuard};
@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use time::OffsetDateTime;
 
-/// Limits and statistics of all APIServices. Accessed when an APIService changes or on scrape, never per request.
+/// Limits and statistics of all APIServices. Accessed when an APIService changes or on scrape, never per
+/// request.
 pub(crate) struct StatsRegistry {
     limits: BackendLimits,
     all: Mutex<HashMap<Str, Arc<BackendStats>>>,
@@ -43,7 +44,7 @@ pub(crate) struct BackendStats {
     max_requests: AtomicUsize,
     max_watches: usize,
     in_flight: AtomicUsize,
-    /// Of the places for requests: their flood is limited by the gateway's seats only while they need those.
+    /// Shares of `max_requests`. The gateway's seats limit a flood only while its requests occupy seats.
     shares: Shares,
     watching: AtomicUsize,
     answered: AtomicU64,
@@ -160,8 +161,8 @@ impl BackendStats {
         self.max_requests.store(most, Ordering::Relaxed);
     }
 
-    /// Admits a request of a caller. `long_running` requests have a limit of their own; `exempt` callers may exceed
-    /// the limit, but still count. One caller cannot take all places.
+    /// Admits a request of a caller. `long_running` requests have a limit of their own; `exempt` callers may
+    /// exceed the limit, but still count. One caller cannot take all places.
     ///
     /// # Errors
     /// The limit that is reached.
@@ -238,8 +239,8 @@ impl BackendStats {
 }
 
 impl InFlightPermit {
-    /// Marks the request as sent. If the permit is dropped before [`InFlightPermit::settle`], the request counts as
-    /// unanswered.
+    /// Marks the request as sent. If the permit is dropped before [`InFlightPermit::settle`], the request
+    /// counts as unanswered.
     pub(crate) fn send(&mut self) {
         self.awaiting_response = true;
     }

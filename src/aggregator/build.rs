@@ -1,5 +1,5 @@
-//! Composition of the aggregator: builds its parts and installs routes, hooks and health checks into the head server.
-//! Entry point: [`Aggregator::install`].
+//! Composition of the aggregator: builds its parts and installs routes, hooks and health checks into the head
+//! server. Entry point: [`Aggregator::install`].
 
 use super::apiservice::ApiService;
 use super::autoregister::{AutoRegister, Definition};
@@ -55,8 +55,8 @@ pub(crate) struct Config {
     pub config_maps: Arc<dyn Storage>,
     /// Storage of CustomResourceDefinitions, to watch: each served version gets an APIService.
     pub definitions: Arc<dyn Storage>,
-    /// The aggregated document of `/apis`, shared with the delegate servers. Whoever installs their groups, or our own
-    /// group, adds the corresponding parts.
+    /// The aggregated document of `/apis`, shared with the delegate servers. Whoever installs their groups,
+    /// or our own group, adds the corresponding parts.
     pub discovery: Arc<AggregatedDiscovery>,
     /// In-process sources of OpenAPI v3 documents in addition to the delegate servers: that of our own group.
     pub openapi: Vec<Arc<dyn UnprotectedHandler>>,
@@ -192,7 +192,8 @@ impl Aggregator {
             writer: config.writer.clone(),
             telemetry: telemetry.clone(),
         });
-        // A change of a referenced Secret or ConfigMap takes effect like one of the APIServices that refer to it.
+        // A change of a referenced Secret or ConfigMap takes effect like one of the APIServices that refer to
+        // it.
         let (served, all) = (registration.clone(), api_services.clone());
         let probed = availability.clone();
         references.subscribe(move |source, key| {
@@ -326,7 +327,8 @@ impl Aggregator {
             cx.tasks
                 .spawn_until_stopped("reference informers", handles.references.run());
             cx.tasks.spawn_until_stopped("apiservice informer", async move {
-                // References first: otherwise an APIService would briefly count as one whose certificates are missing.
+                // References first: otherwise an APIService would briefly count as one whose certificates are
+                // missing.
                 for known in referred {
                     known.wait().await;
                 }
@@ -403,8 +405,8 @@ impl Aggregator {
         }));
     }
 
-    /// Replaces the client certificate presented to backends. New connections use it; existing ones finish their
-    /// requests.
+    /// Replaces the client certificate presented to backends. New connections use it; existing ones finish
+    /// their requests.
     pub(crate) fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.transports.set_identity(identity);
         self.registration.refresh();

@@ -1,12 +1,12 @@
-//! Disk cache of the last good documents of backends, so that a gateway that starts while a backend is down can still
-//! list its resources.
+//! Disk cache of the last good documents of backends, so that a gateway that starts while a backend is down
+//! can still list its resources.
 //!
-//! One file per APIService and kind of document, replaced atomically by rename. A file is ignored if its APIService had
-//! another UID. Errors are only logged, since the backend will be queried anyway. Entry points: [`DiskCache::load`],
-//! [`DiskCache::save`].
+//! One file per APIService and kind of document, replaced atomically by rename. A file is ignored if its
+//! APIService had another UID. Errors are only logged, since the backend will be queried anyway. Entry
+//! points: [`DiskCache::load`], [`DiskCache::save`].
 
 use super::apiservice::ApiService;
-use super::documents::Documents;
+use super::documents::{DocumentKind, Documents};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Value};
 use crate::tasks::off_thread;
@@ -15,7 +15,8 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Estimated memory of encoding a document, in bytes. The compute pool accounts for it if a request triggers the work.
+/// Estimated memory of encoding a document, in bytes. The compute pool accounts for it if a request triggers
+/// the work.
 const MEMORY: usize = 1 << 20;
 
 /// The disk cache. Without a directory it stores nothing.
@@ -25,36 +26,9 @@ pub(crate) struct DiskCache {
     documents: Documents,
 }
 
-/// Kinds of documents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DocumentKind {
-    /// The aggregated discovery entry of the version.
-    Discovery,
-    /// The paths of the backend's `/openapi/v2` that belong to the version.
-    OpenApiV2,
-    /// The index at `/openapi/v3`.
-    OpenApiV3,
-    /// The document of the version, to which the index points.
-    OpenApiV3Last,
-}
-
-impl DocumentKind {
-    /// Number of kinds.
-    pub const KINDS: usize = Self::OpenApiV3Last as usize + 1;
-
-    const fn suffix(self) -> &'static str {
-        match self {
-            Self::Discovery => "discovery.json",
-            Self::OpenApiV2 => "openapi-v2.json",
-            Self::OpenApiV3 => "openapi-v3.json",
-            Self::OpenApiV3Last => "openapi-v3-last.json",
-        }
-    }
-}
-
 impl DiskCache {
-    /// Uses this directory, which is created on the first save. Tightens the permissions of existing files, since
-    /// earlier versions left them readable: backends' documents are private to the gateway.
+    /// Uses this directory, which is created on the first save. Tightens the permissions of existing files,
+    /// since earlier versions left them readable: backends' documents are private to the gateway.
     pub(crate) fn at(dir: Option<PathBuf>, documents: Documents) -> Self {
         if let Some(dir) = &dir
             && let Err(e) = restrict_permissions(dir)

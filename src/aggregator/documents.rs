@@ -1,24 +1,28 @@
-//! Limits on the documents that backends publish: their size, which members are kept, and where they are parsed.
+//! Limits on the documents that backends publish: their size, which members are kept, and where they are
+//! parsed.
 //!
-//! Documents are untrusted input. They are read up to a size limit and parsed by a schema that skips unknown members;
-//! values are counted; and parsing runs on the blocking pool, a few documents at a time. Copies from the disk cache are
-//! treated the same way. Entry point: [`Documents::parse`].
+//! Documents are untrusted input. They are read up to a size limit and parsed by a schema that skips unknown
+//! members; values are counted; and parsing runs on the blocking pool, a few documents at a time. Copies from
+//! the disk cache are treated the same way. Entry point: [`Documents::parse`].
 
 pub(crate) mod bounds;
 mod error;
+mod kind;
+mod limits;
 mod pruning_parser;
 mod shapes;
 
 pub(crate) use error::{CollectError, Rejected};
+pub(crate) use kind::DocumentKind;
 
-use super::disk_cache::DocumentKind;
 use super::own_requests::LargeDocuments;
 use crate::apimachinery::value::Value;
 use crate::tasks::off_thread;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Estimated memory of processing a document, in bytes. The compute pool accounts for it if a request triggers the work.
+/// Estimated memory of processing a document, in bytes. The compute pool accounts for it if a request
+/// triggers the work.
 const MEMORY: usize = 1 << 20;
 
 /// Size limits of backends' documents, in bytes on the wire.
@@ -97,7 +101,8 @@ impl Documents {
     /// # Errors
     /// The document is too large or invalid.
     pub fn parse(&self, what: PublishedKind, bytes: &[u8]) -> Result<Value, Rejected> {
-        // A value takes several times the bytes of its shortest text; these ratios bound the tree, not only the text.
+        // A value takes several times the bytes of its shortest text; these ratios bound the tree, not only
+        // the text.
         let (shape, max_bytes, most_values) = match what {
             PublishedKind::Groups => (&shapes::GROUPS, self.limits.discovery, self.limits.discovery / 8),
             PublishedKind::Resources => (&shapes::RESOURCES, self.limits.discovery, self.limits.discovery / 8),
@@ -128,7 +133,8 @@ impl Documents {
         pruning_parser::parse(bytes, shape, most_values)
     }
 
-    /// Size limit of a cache file. Twice the limit of the document, since we serialise differently, plus metadata.
+    /// Size limit of a cache file. Twice the limit of the document, since we serialise differently, plus
+    /// metadata.
     pub fn max_cached_bytes(&self, what: DocumentKind) -> usize {
         self.max_bytes(what).saturating_mul(2).saturating_add(64 << 10)
     }

@@ -1,4 +1,5 @@
-//! Metrics of backends and their addresses, collected on scrape so that requests pay nothing. Entry point: [`publish`].
+//! Metrics of backends and their addresses, collected on scrape so that requests pay nothing. Entry point:
+//! [`publish`].
 
 use super::backend_stats::StatsRegistry;
 use super::transports::Transports;

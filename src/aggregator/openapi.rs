@@ -1,9 +1,10 @@
-//! OpenAPI of all servers. v3: one index; each document is served by its publisher, as the caller. v2: one merged
-//! document.
+//! OpenAPI of all servers. v3: one index; each document is served by its publisher, as the caller. v2: one
+//! merged document.
 //!
-//! Indices of backends are downloaded in the background, and the last good one is kept, as is the document it points to
-//! for the time its publisher is unavailable; a slow backend does not delay the others. The indices of in-process
-//! servers are read on each request. Entry points: [`OpenApiHandler`] (v3), [`V2Handler`] (v2), [`Downloader`].
+//! Indices of backends are downloaded in the background, and the last good one is kept, as is the document it
+//! points to for the time its publisher is unavailable; a slow backend does not delay the others. The indices
+//! of in-process servers are read on each request. Entry points: [`OpenApiHandler`] (v3), [`V2Handler`] (v2),
+//! [`Downloader`].
 
 mod convert;
 mod download;
@@ -20,7 +21,8 @@ pub use merge::{filter, merge};
 pub(crate) use v2::{PATH as V2_PATH, RemoteDocuments, V2Handler};
 
 use super::apiservice::ApiService;
-use super::disk_cache::{DiskCache, DocumentKind};
+use super::disk_cache::DiskCache;
+use super::documents::DocumentKind;
 use super::documents::{self, CollectError, Rejected};
 use super::own_requests::FetchedDocument;
 use super::proxy::ProxyHandler;

@@ -1,5 +1,5 @@
-//! Requests of the aggregator itself: probes, discovery and OpenAPI downloads. Entry points: [`get`] for documents,
-//! [`fetch`] for probes.
+//! Requests of the aggregator itself: probes, discovery and OpenAPI downloads. Entry points: [`get`] for
+//! documents, [`fetch`] for probes.
 
 use super::apiservice::ServiceReference;
 use super::resolver::{Endpoints, ResolveError, ServiceResolver};
@@ -71,7 +71,8 @@ impl<'a> ResponseLimits<'a> {
     }
 }
 
-/// Limits how many large documents are in memory while they are downloaded and parsed. Small ones need no permit.
+/// Limits how many large documents are in memory while they are downloaded and parsed. Small ones need no
+/// permit.
 #[derive(Clone)]
 pub struct LargeDocuments(Arc<Semaphore>);
 
@@ -188,8 +189,8 @@ pub(crate) fn probe_request(
     Ok(ProbeRequest { target, headers: map })
 }
 
-/// Like [`get`], but for resolved addresses, of which `first` is tried first, and for callers that need only the
-/// status: reads at most 64 KiB of the body. Has no timeout.
+/// Like [`get`], but for resolved addresses, of which `first` is tried first, and for callers that need only
+/// the status: reads at most 64 KiB of the body. Has no timeout.
 ///
 /// # Errors
 /// A message in upstream's wording.

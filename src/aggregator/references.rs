@@ -1,8 +1,8 @@
-//! Certificates that APIServices refer to, read from Secrets and ConfigMaps. A change applies to the next connection.
-//! Entry points: [`References::roots`], [`References::pair`].
+//! Certificates that APIServices refer to, read from Secrets and ConfigMaps. A change applies to the next
+//! connection. Entry points: [`References::roots`], [`References::pair`].
 //!
-//! The server reads the objects with its own rights: whoever may write an APIService can have a Secret of the type
-//! `kubernetes.io/tls` used, but cannot read it.
+//! The server reads the objects with its own rights: whoever may write an APIService can have a Secret of the
+//! type `kubernetes.io/tls` used, but cannot read it.
 
 use super::apiservice::ApiService;
 use crate::apimachinery::value::Value;
@@ -35,8 +35,8 @@ pub(crate) struct References {
 pub(crate) struct ReferenceError {
     /// The condition's reason, a single CamelCase word.
     pub reason: &'static str,
-    /// The condition's message. Everybody who can read APIServices sees it, so it discloses neither the content nor the
-    /// existence of the object, which the APIService's author may not be allowed to know.
+    /// The condition's message. Everybody who can read APIServices sees it, so it discloses neither the
+    /// content nor the existence of the object, which the APIService's author may not be allowed to know.
     pub message: String,
     /// The exact cause, for the gateway's log only.
     pub detail: String,
@@ -112,7 +112,8 @@ impl References {
         read
     }
 
-    /// The referenced certificate and key. The same `Arc` until the Secret changes, so that connections can be shared.
+    /// The referenced certificate and key. The same `Arc` until the Secret changes, so that connections can
+    /// be shared.
     ///
     /// # Errors
     /// [`ReferenceError`].
@@ -177,8 +178,8 @@ impl ApiService {
     }
 }
 
-/// The error for a reference to an absent or unusable object. The message is the same for both; only the gateway's log
-/// distinguishes them.
+/// The error for a reference to an absent or unusable object. The message is the same for both; only the
+/// gateway's log distinguishes them.
 pub(super) fn reference_error(reference: &Reference, why: impl std::fmt::Display) -> ReferenceError {
     ReferenceError {
         reason: "ReferenceNotFound",

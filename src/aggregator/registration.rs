@@ -1,7 +1,8 @@
-//! Routes of APIServices: `/apis/<g>/<v>` and below to a proxy handler, `/apis/<g>` to the group's document. Entry
-//! point: [`Registration::new`].
+//! Routes of APIServices: `/apis/<g>/<v>` and below to a proxy handler, `/apis/<g>` to the group's document.
+//! Entry point: [`Registration::new`].
 //!
-//! Runs synchronously in the informer's callback, so a change of an object takes effect at once and as a whole.
+//! Runs synchronously in the informer's callback, so a change of an object takes effect at once and as a
+//! whole.
 
 #[cfg(test)]
 mod tests;
@@ -70,8 +71,8 @@ impl Handlers {
 }
 
 impl Registration {
-    /// Subscribes to `informer`, which must not run yet. `queue` reports the metrics of upstream's work queue; there is
-    /// no queue.
+    /// Subscribes to `informer`, which must not run yet. `queue` reports the metrics of upstream's work
+    /// queue; there is no queue.
     pub(crate) fn new(
         informer: Informer<ApiService>,
         mux: Arc<PathRecorderMux>,

@@ -147,8 +147,9 @@ impl ClusterResolver {
         }
     }
 
-    /// The ready endpoints of the first address family that has any; never an empty list. The Service and its slices are
-    /// read once: a second read could see a later state, and its answer would not apply to the first.
+    /// The ready endpoints of the first address family that has any; never an empty list. The Service and its
+    /// slices are read once: a second read could see a later state, and its answer would not apply to the
+    /// first.
     fn ready(&self, wanted: &ServiceReference) -> Result<Arc<[Arc<str>]>, ResolveError> {
         let service = self.lookup(wanted)?;
         let slices = self.index.slices(wanted.key());
@@ -213,8 +214,8 @@ impl ClusterResolver {
         let port = routed_port(&service, wanted)?;
         let slices = self.index.slices(wanted.key());
         let next = self.next.fetch_add(1, Ordering::Relaxed);
-        // Round robin: each request starts one further within a family and within a slice. The Service's first address
-        // family has precedence.
+        // Round robin: each request starts one further within a family and within a slice. The Service's
+        // first address family has precedence.
         let (first, rest): (Vec<_>, Vec<_>) = slices
             .iter()
             .partition(|s| service.families.first().is_none_or(|f| s.address_type == *f));

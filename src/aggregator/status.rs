@@ -1,11 +1,11 @@
-//! `/debug/aggregator`: the state of each APIService, for operators. JSON for programs (`torana status`) and a
-//! self-contained HTML page for browsers. Entry point: [`StatusHandler`].
+//! `/debug/aggregator`: the state of each APIService, for operators. JSON for programs (`torana status`) and
+//! a self-contained HTML page for browsers. Entry point: [`StatusHandler`].
 
 mod page;
 
 use super::apiservice::{ApiService, Condition};
 use super::backend_stats::{StatsRegistry, StatsSnapshot};
-use super::disk_cache::DocumentKind;
+use super::documents::DocumentKind;
 use super::resolver::ServiceResolver;
 use super::sync_status::{DocumentStatus, SyncStatus};
 use super::transports::Transports;
@@ -289,9 +289,9 @@ fn requests(f: &StatsSnapshot) -> Value {
     v
 }
 
-/// The states of all addresses that requests go to, those of an explicit target in failover order. Addresses that no
-/// APIService uses any more are listed behind them while requests are in flight there, without their health, which has
-/// no influence on new requests.
+/// The states of all addresses that requests go to, those of an explicit target in failover order. Addresses
+/// that no APIService uses any more are listed behind them while requests are in flight there, without their
+/// health, which has no influence on new requests.
 fn endpoints(s: &ApiService, (reached, all): (&[Arc<str>], &BTreeSet<&str>), used: &[EndpointState]) -> Vec<Value> {
     let known = |address: &str| match used.iter().find(|e| *e.address == *address) {
         Some(state) => state.document(),

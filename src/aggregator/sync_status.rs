@@ -1,7 +1,7 @@
-//! Sync status of backends' documents: when each was last fetched, and why fetching has failed since. Written by the
-//! fetchers, read by `/debug/aggregator`.
+//! Sync status of backends' documents: when each was last fetched, and why fetching has failed since. Written
+//! by the fetchers, read by `/debug/aggregator`.
 
-use super::disk_cache::DocumentKind;
+use super::documents::DocumentKind;
 use crate::apimachinery::value::Str;
 use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::shrink;

@@ -1,5 +1,5 @@
-//! Test doubles for the aggregator: an in-memory storage, certificates made on the fly, TLS backends on 127.0.0.1, a
-//! clock that is advanced by hand, and [`World`], a whole aggregator.
+//! Test doubles for the aggregator: an in-memory storage, certificates made on the fly, TLS backends on
+//! 127.0.0.1, a clock that is advanced by hand, and [`World`], a whole aggregator.
 
 mod backend;
 mod clock;

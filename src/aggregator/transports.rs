@@ -1,5 +1,5 @@
-//! Cache of [`Transport`]s by everything their connections depend on, so that APIServices with the same service and
-//! settings share connections, with each other and with probes. Entry point: [`Transports::of`].
+//! Cache of [`Transport`]s by everything their connections depend on, so that APIServices with the same
+//! service and settings share connections, with each other and with probes. Entry point: [`Transports::of`].
 
 use super::apiservice::ApiService;
 use super::own_requests::{self, AGGREGATOR, PROBE};
@@ -44,7 +44,8 @@ type OnFailure = Box<dyn Fn(TransportId) + Send + Sync>;
 /// What the connections of a transport depend on.
 type Settings = (TlsInputs, UpstreamOptions);
 
-/// The transports by their settings. Only weak references: a transport lives as long as a handler or a request uses it.
+/// The transports by their settings. Only weak references: a transport lives as long as a handler or a
+/// request uses it.
 #[derive(Default)]
 struct KnownTransports {
     by_settings: HashMap<Settings, (TransportId, Weak<Transport>)>,
@@ -117,14 +118,15 @@ impl Transports {
         }
     }
 
-    /// Calls `report` when an exchange over a transport fails or one of its connections breaks. Only the first call has an effect.
+    /// Calls `report` when an exchange over a transport fails or one of its connections breaks. Only the
+    /// first call has an effect.
     pub(crate) fn on_failure(&self, report: impl Fn(TransportId) + Send + Sync + 'static) {
         // A second caller would be a programming error without consequence for requests.
         let _ = self.on_failure.set(Box::new(report));
     }
 
-    /// Replaces the client certificate for transports created from now on. Existing ones keep theirs until they are
-    /// requested again.
+    /// Replaces the client certificate for transports created from now on. Existing ones keep theirs until
+    /// they are requested again.
     pub(crate) fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
         self.identity.store(identity);
     }
@@ -139,8 +141,8 @@ impl Transports {
             .collect()
     }
 
-    /// Forgets the settings of transports that are no longer used, among which are CA bundles of up to a megabyte. Called
-    /// periodically; takes time in proportion to the number of transports.
+    /// Forgets the settings of transports that are no longer used, among which are CA bundles of up to a
+    /// megabyte. Called periodically; takes time in proportion to the number of transports.
     pub(crate) fn purge(&self) {
         self.known.lock().purge();
     }
@@ -299,7 +301,8 @@ mod tests {
             assert_eq!(got.unwrap().status, 200);
         }
         assert_eq!(telemetry.x509_warnings.missing_san.get(), 1, "one connection");
-        // Another service has another transport: on the same one the session would be resumed, without a certificate.
+        // Another service has another transport: on the same one the session would be resumed, without a
+        // certificate.
         object.set(&["spec", "service", "name"], "other");
         let other = transports.of(&ApiService::from_value(&object)).unwrap();
         let got = own_requests::fetch(&other, place, "/apis", AGGREGATOR, &[]).await;

@@ -5,7 +5,8 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Map, Value};
 use crate::registry::Context;
-use crate::registry::store::{DeleteOptions, Store, WriteOptions};
+use crate::registry::store::Store;
+use crate::registry::write::{DeleteOptions, WriteOptions};
 use async_trait::async_trait;
 use std::sync::Arc;
 

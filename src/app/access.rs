@@ -1,5 +1,5 @@
-//! Builds the authorizers from the options, in the operator's order, and starts the informers and the file reload that
-//! feed them.
+//! Builds the authorizers from the options, in the operator's order, and starts the informers and the file
+//! reload that feed them.
 
 use super::Error;
 use super::error::Cause;
@@ -31,7 +31,8 @@ const RELOAD: Duration = Duration::from_secs(5);
 pub(crate) struct AuthorizationSetup {
     /// `system:masters` first, then the configured modes.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Roles and bindings. They are followed in every mode, because the escalation check on writes to them needs them.
+    /// Roles and bindings. They are followed in every mode, because the escalation check on writes to them
+    /// needs them.
     pub roles: Arc<Rbac>,
     parts: SharedParts,
     reload: Option<(PathBuf, Arc<ReloadableUnion>)>,

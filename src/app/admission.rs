@@ -1,8 +1,8 @@
-//! Builds the admission chain, in upstream's order, from `--enable-admission-plugins`, `--disable-admission-plugins`
-//! and `--admission-control-config-file`.
+//! Builds the admission chain, in upstream's order, from `--enable-admission-plugins`,
+//! `--disable-admission-plugins` and `--admission-control-config-file`.
 
 use super::Error;
-use super::error::Cause;
+use super::error::{admission_file, admission_plugin};
 use super::webhooks::AdmissionWebhooks;
 use crate::admission::configuration::ConfigSchema;
 use crate::admission::plugins::*;
@@ -14,8 +14,6 @@ use crate::cli::options::AdmissionOptions;
 use crate::client::webhook::SharedWebhooks;
 use crate::telemetry::Telemetry;
 use crate::telemetry::admission_policies::{AdmissionPolicyMetrics, MutatingPolicyMetrics};
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Dependencies of the plugins.
@@ -34,7 +32,7 @@ pub(crate) struct PluginDependencies<'a> {
 }
 
 impl PluginDependencies<'_> {
-    /// What a plugin of policies evaluates them with.
+    /// Dependencies of a plugin of policies.
     fn surroundings<M>(&self, metrics: M) -> Surroundings<M> {
         Surroundings {
             cluster: self.cluster.clone(),
@@ -44,7 +42,7 @@ impl PluginDependencies<'_> {
         }
     }
 
-    /// What a plugin of webhooks calls them with.
+    /// Dependencies of a plugin of webhooks.
     fn calls(&self, webhooks: &Arc<SharedWebhooks>) -> Calls {
         Calls {
             cluster: self.cluster.clone(),
@@ -79,12 +77,6 @@ const POD_SECURITY: ConfigSchema = ConfigSchema {
     ],
 };
 
-const WEBHOOKS: ConfigSchema = ConfigSchema {
-    versions: &["apiserver.config.k8s.io/v1"],
-    kind: "WebhookAdmissionConfiguration",
-    fields: &[("kubeConfigFile", &[]), ("staticManifestsDir", &[])],
-};
-
 const QUOTA: ConfigSchema = ConfigSchema {
     versions: &[
         "apiserver.config.k8s.io/v1",
@@ -102,14 +94,6 @@ const POD_TOLERATIONS: ConfigSchema = ConfigSchema {
     fields: &[("default", &[]), ("whitelist", &[])],
 };
 
-fn about_file(error: impl Into<Cause>) -> Error {
-    Error::flag("admission-control-config-file")(error)
-}
-
-fn about(plugin: &str, error: impl Display) -> Error {
-    about_file(format!("{plugin}: {error}"))
-}
-
 /// Reads the configuration file, if there is one.
 ///
 /// # Errors
@@ -117,7 +101,7 @@ fn about(plugin: &str, error: impl Display) -> Error {
 pub(crate) fn configuration(options: &AdmissionOptions) -> Result<Configuration, Error> {
     match &options.config_file {
         None => Ok(Configuration::default()),
-        Some(path) => Configuration::read(path, &|path| std::fs::read(path)).map_err(about_file),
+        Some(path) => Configuration::read(path, &|path| std::fs::read(path)).map_err(admission_file),
     }
 }
 
@@ -137,34 +121,11 @@ pub(crate) fn chain(
     Ok(Arc::new(admission::TimedSteps::new(chain, dependencies.telemetry)))
 }
 
-/// The kubeconfig of a webhook plugin.
-///
-/// # Errors
-/// A one-line message about the configuration.
-pub(crate) fn webhook_kubeconfig(configuration: &Configuration, plugin: &str) -> Result<Option<PathBuf>, Error> {
-    let Some(said) = configuration.checked(plugin, &WEBHOOKS).map_err(about_file)? else {
-        return Ok(None);
-    };
-    if !said.str_at(&["staticManifestsDir"]).is_empty() {
-        let why = "staticManifestsDir: Forbidden: staticManifestsDir requires the ManifestBasedAdmissionControlConfig \
-                   feature gate to be enabled";
-        return Err(about(plugin, why));
-    }
-    match said.str_at(&["kubeConfigFile"]) {
-        "" => Ok(None),
-        file if Path::new(file).is_absolute() => Ok(Some(file.into())),
-        file => {
-            let why = format!("kubeConfigFile: Invalid value: {file:?}: must be an absolute file path");
-            Err(about(plugin, why))
-        }
-    }
-}
-
 fn pod_security(dependencies: &PluginDependencies<'_>) -> Result<PodSecurityConfig, Error> {
     let said = dependencies.configuration.checked("PodSecurity", &POD_SECURITY);
-    match said.map_err(about_file)? {
+    match said.map_err(admission_file)? {
         None => Ok(PodSecurityConfig::default()),
-        Some(said) => PodSecurityConfig::parse(said).map_err(|e| about("PodSecurity", e)),
+        Some(said) => PodSecurityConfig::parse(said).map_err(|e| admission_plugin("PodSecurity", e)),
     }
 }
 
@@ -189,8 +150,8 @@ impl PluginBuilder<'_> {
     }
 }
 
-/// The plugin with this name. `None` for names that are accepted but have no effect, because their feature is off in
-/// v1.36 or because upstream's plugin admits everything.
+/// The plugin with this name. `None` for names that are accepted but have no effect, because their feature is
+/// off in v1.36 or because upstream's plugin admits everything.
 fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<Option<Arc<dyn Admission>>, Error> {
     let builder = PluginBuilder {
         name,
@@ -246,7 +207,10 @@ fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<O
             builder.mutating(MutatingPolicies::new(policies, dependencies.surroundings(metrics)))
         }
         "ResourceQuota" => {
-            let said = dependencies.configuration.checked(name, &QUOTA).map_err(about_file)?;
+            let said = dependencies
+                .configuration
+                .checked(name, &QUOTA)
+                .map_err(admission_file)?;
             let config = said.map(QuotaConfig::parse).unwrap_or_default();
             builder.validating(ResourceQuota::new(cluster(), config))
         }
@@ -262,11 +226,11 @@ fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<O
         }
         "PodNodeSelector" => {
             let plugin = PodNodeSelector::try_new(cluster(), dependencies.configuration.of(name));
-            builder.both(plugin.map_err(|e| about(name, e))?)
+            builder.both(plugin.map_err(|e| admission_plugin(name, e))?)
         }
         "PodTolerationRestriction" => {
             let said = dependencies.configuration.checked(name, &POD_TOLERATIONS);
-            builder.both(PodTolerationRestriction::new(cluster(), said.map_err(about_file)?))
+            builder.both(PodTolerationRestriction::new(cluster(), said.map_err(admission_file)?))
         }
         _ => return Ok(None),
     }))

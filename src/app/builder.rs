@@ -1,15 +1,11 @@
-//! What a program that embeds the gateway adds to it: API groups, and `tower` layers around the filter chain.
+//! [`GatewayBuilder`]: an embedding program adds API groups, and `tower` layers around the filter chain.
 
-use super::compose::build;
-use super::{Error, Gateway, run_until_signalled};
 use crate::cli::CompletedOptions;
 use crate::request::body::BoxError;
 use crate::request::{Handler, Request};
 use crate::sdk::ApiGroup;
 use crate::server::service::{self, GatewayService};
 use bytes::Bytes;
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use std::net::TcpListener;
 use std::sync::Arc;
 use tower::{Layer, Service};
@@ -35,18 +31,19 @@ impl GatewayBuilder {
         }
     }
 
-    /// Adds an API group. It is stored, admitted, authorized, discovered and registered like the built-in ones.
+    /// Adds an API group. It is stored, admitted, authorized, discovered and registered like the built-in
+    /// ones.
     pub fn group(mut self, group: ApiGroup) -> Self {
         self.groups.push(group);
         self
     }
 
-    /// Puts a `tower` layer around everything so far: the filter chain and the layers added before. Without layers, requests
-    /// reach the chain directly.
+    /// Puts a `tower` layer around everything so far: the filter chain and the layers added before. Without
+    /// layers, requests reach the chain directly.
     ///
-    /// The layer meets every request to the port before it is authenticated, with its credentials, and every response after the
-    /// last filter. What it answers itself is neither logged, counted nor audited; a panic in it is logged and answered 500.
-    /// `service::layered` has the rules for its service.
+    /// The layer meets every request to the port before it is authenticated, with its credentials, and every
+    /// response after the last filter. What it answers itself is neither logged, counted nor audited; a panic
+    /// in it is logged and answered 500. `service::layered` has the rules for its service.
     pub fn layer<L, B>(mut self, layer: L) -> Self
     where
         L: Layer<GatewayService> + Send + 'static,
@@ -60,26 +57,11 @@ impl GatewayBuilder {
         self
     }
 
-    /// Serves on sockets that listen already, such as those of a service manager, instead of on the address and port of the
-    /// options. The first one's address is what `admin.kubeconfig` names. Without sockets, nothing changes.
+    /// Serves on sockets that listen already, such as those of a service manager, instead of on the address
+    /// and port of the options. The first one's address is what `admin.kubeconfig` names. Without sockets,
+    /// nothing changes.
     pub fn listen_on(mut self, sockets: Vec<TcpListener>) -> Self {
         self.sockets = sockets;
         self
-    }
-
-    /// Starts the gateway, as [`start`](super::start) does.
-    ///
-    /// # Errors
-    /// As [`start_with`](super::start_with).
-    pub fn start(self) -> BoxFuture<'static, Result<Gateway, Error>> {
-        build(self).boxed()
-    }
-
-    /// Serves until a termination signal or a fatal error, as [`run`](super::run) does.
-    ///
-    /// # Errors
-    /// As [`run`](super::run).
-    pub fn run(self) -> BoxFuture<'static, Result<(), Error>> {
-        run_until_signalled(self).boxed()
     }
 }

@@ -1,4 +1,5 @@
-//! Probes behind ComponentStatus: the stores, and the components that a control plane runs on the same machine.
+//! Probes behind ComponentStatus: the stores, and the components that a control plane runs on the same
+//! machine.
 
 use super::store::Stores;
 use crate::client::probe;

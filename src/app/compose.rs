@@ -1,5 +1,6 @@
-//! Composes a gateway: opens the stores, builds the extension server, the core server and the aggregator, puts one filter
-//! chain in front and opens the port. Entry point: [`build`]. The order is that of `docs/lifecycle.md`.
+//! Composes a gateway: opens the stores, builds the extension server, the core server and the aggregator,
+//! puts one filter chain in front and opens the port. Entry point: [`build`]. The order is that of
+//! `docs/lifecycle.md`.
 
 use super::enablement::Enablement;
 use super::port::Port;

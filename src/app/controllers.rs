@@ -25,7 +25,8 @@ pub(super) struct Parts<'a> {
     pub issuer: Issuer,
 }
 
-/// Starts the loops in `tasks`. They wait until the gateway is ready, because discovery is not complete before.
+/// Starts the loops in `tasks`. They wait until the gateway is ready, because discovery is not complete
+/// before.
 ///
 /// # Errors
 /// `--root-ca-file` cannot be read.
@@ -79,7 +80,8 @@ fn random_suffix() -> Result<String, Error> {
     Ok(crate::apimachinery::codec::hex(&bytes))
 }
 
-/// `--root-ca-file`, or the generated CA and those that other gateways share if the serving certificate is generated.
+/// `--root-ca-file`, or the generated CA and those that other gateways share if the serving certificate is
+/// generated.
 fn root_ca(options: &CompletedOptions, serving_ca: Option<Arc<DynamicCa>>) -> Result<Option<Arc<DynamicCa>>, Error> {
     match &options.controllers.root_ca_file {
         Some(path) => {

@@ -1,5 +1,5 @@
-//! `torana doctor`: examines a machine and what the server would use on it, and says what to mend. It writes nothing but a
-//! temporary file in the data directory, whose sync it measures. Entry point: [`run`].
+//! `torana doctor`: examines a machine and what the server would use on it, and says what to mend. It writes
+//! nothing but a temporary file in the data directory, whose sync it measures. Entry point: [`run`].
 
 mod backends;
 mod certificates;
@@ -80,7 +80,8 @@ pub struct Report {
 pub fn run(command: DoctorCommand) -> BoxFuture<'static, Report> {
     async move {
         let mut findings = Vec::new();
-        // The clients of etcd and webhooks read the files that these flags name, so a mistake in them ends the examination early.
+        // The clients of etcd and webhooks read the files that these flags name, so a mistake in them ends
+        // the examination early.
         match command.options.complete() {
             Ok(options) => examine(&options, &mut findings).await,
             Err(error) => {

@@ -1,5 +1,5 @@
-//! Decides which built-in APIs are served: `--runtime-config` applied to the versions of this release (upstream's
-//! `k8s.io/apiserver/pkg/server/resourceconfig`). Later rows win:
+//! Decides which built-in APIs are served: `--runtime-config` applied to the versions of this release
+//! (upstream's `k8s.io/apiserver/pkg/server/resourceconfig`). Later rows win:
 //!
 //! ```text
 //! api/all, api/ga, api/beta, api/alpha    every version of that stability, in this order

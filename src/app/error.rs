@@ -9,8 +9,8 @@ pub(super) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a gateway does not start, why it ended, or why a command failed.
 ///
-/// `Display` is one line for the operator. It names the flag or the file to change, if there is one, and includes the
-/// source's text.
+/// `Display` is one line for the operator. It names the flag or the file to change, if there is one, and
+/// includes the source's text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -103,4 +103,14 @@ impl Error {
     pub(super) fn during<E: Display>(what: &'static str) -> impl Fn(E) -> Self {
         move |e| Self::Other(format!("{what}: {e}").into())
     }
+}
+
+/// An error in the file of `--admission-control-config-file`.
+pub(super) fn admission_file(error: impl Into<Cause>) -> Error {
+    Error::flag("admission-control-config-file")(error)
+}
+
+/// An error in that file's configuration of a plugin.
+pub(super) fn admission_plugin(plugin: &str, error: impl Display) -> Error {
+    admission_file(format!("{plugin}: {error}"))
 }

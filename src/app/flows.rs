@@ -1,5 +1,5 @@
-//! Priority and fairness of the gateway: the controller follows the stored FlowSchemas and PriorityLevelConfigurations,
-//! knows how much is stored of each resource, and answers the debug dumps.
+//! Priority and fairness of the gateway: the controller follows the stored FlowSchemas and
+//! PriorityLevelConfigurations, knows how much is stored of each resource, and answers the debug dumps.
 
 mod dangling;
 mod stored;
@@ -43,7 +43,8 @@ pub(crate) struct Consumer {
     dangling: Dangling,
 }
 
-/// Sets up the controller. Nothing is read before the consumer is started. `None` if priority and fairness is disabled.
+/// Sets up the controller. Nothing is read before the consumer is started. `None` if priority and fairness is
+/// disabled.
 pub(crate) fn follow(
     plane: &ControlPlane,
     options: &GenericOptions,

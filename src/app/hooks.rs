@@ -62,8 +62,8 @@ pub(crate) fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
     });
 }
 
-/// Adds the hooks that pass once the informers of this server have read what is stored: those of authorization, and those of
-/// the configurations and policies of admission.
+/// Adds the hooks that pass once the informers of this server have read what is stored: those of
+/// authorization, and those of the configurations and policies of admission.
 pub(crate) fn informers(server: &mut GenericServer, access: &[Signal], admission: &[Signal]) {
     for (name, informers) in [
         ("start-apiserver-admission-initializer", admission),
@@ -113,9 +113,10 @@ pub(crate) fn identity_leases(server: &mut GenericServer, plane: &Arc<ControlPla
     );
 }
 
-/// Adds the hooks that create and maintain the system namespaces, the server's own Service and endpoints, the record of
-/// cluster IPs, the default ServiceCIDR, the date since which legacy tokens are tracked, and the trust bundle for backends. Upstream has one hook for each; here a single pass creates them all,
-/// so the other hooks only wait for it.
+/// Adds the hooks that create and maintain the system namespaces, the server's own Service and endpoints, the
+/// record of cluster IPs, the default ServiceCIDR, the date since which legacy tokens are tracked, and the
+/// trust bundle for backends. Upstream has one hook for each; here a single pass creates them all, so the
+/// other hooks only wait for it.
 pub(crate) fn system_objects(
     server: &mut GenericServer,
     plane: &Arc<ControlPlane>,
@@ -147,8 +148,8 @@ pub(crate) fn system_objects(
     });
 }
 
-/// Adds the hooks that follow the CustomResourceDefinitions, with `feed`, and run their controllers. The signal fires when
-/// all stored definitions have been read.
+/// Adds the hooks that follow the CustomResourceDefinitions, with `feed`, and run their controllers. The
+/// signal fires when all stored definitions have been read.
 pub(crate) fn definitions(
     server: &mut GenericServer,
     plane: &ControlPlane,

@@ -1,5 +1,5 @@
-//! Builds the authenticator of identity providers from `--authentication-config` and `--oidc-*`, and reloads the file
-//! when it changes.
+//! Builds the authenticator of identity providers from `--authentication-config` and `--oidc-*`, and reloads
+//! the file when it changes.
 
 use super::Error;
 use crate::apimachinery::codec::hex;
@@ -30,7 +30,8 @@ pub(crate) struct IdentityProviders {
     pub anonymous: Option<AnonymousConfig>,
 }
 
-/// Builds the authenticator. Discovery of providers and the reload of the file run in `tasks`, expensive expressions on `compute`.
+/// Builds the authenticator. Discovery of providers and the reload of the file run in `tasks`, expensive
+/// expressions on `compute`.
 ///
 /// # Errors
 /// A file that cannot be used.

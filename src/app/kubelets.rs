@@ -14,7 +14,8 @@ use std::time::Duration;
 /// Interval at which the files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The kubelet configuration of the control plane. Its connections and the task that watches the files run in `tasks`.
+/// The kubelet configuration of the control plane. Its connections and the task that watches the files run in
+/// `tasks`.
 ///
 /// # Errors
 /// A file that cannot be used.

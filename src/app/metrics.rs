@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Publishes object counts, cache metrics and the size of the store. `count_every` is the maximum age of the counts
-/// (`--etcd-count-metric-poll-period`); zero disables them.
+/// Publishes object counts, cache metrics and the size of the store. `count_every` is the maximum age of the
+/// counts (`--etcd-count-metric-poll-period`); zero disables them.
 pub(crate) fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane, count_every: Duration) {
     let groups = plane.groups.iter().chain([&plane.apiregistration]);
     let names: HashMap<String, [String; 2]> = groups

@@ -1,6 +1,6 @@
-//! The serving port: generates or loads and watches certificates, binds the socket, and writes the administrator's
-//! kubeconfig. [`Port::bind`] starts with what takes longest, [`Bound::prepare`] does the rest; [`Port::open`] then attaches the
-//! handler.
+//! The serving port: generates or loads and watches certificates, binds the socket, and writes the
+//! administrator's kubeconfig. [`Port::bind`] starts with what takes longest, [`Bound::prepare`] does the
+//! rest; [`Port::open`] then attaches the handler.
 
 use super::Error;
 use crate::cli::CompletedOptions;
@@ -80,8 +80,9 @@ async fn renew(mut options: PkiOptions) {
 }
 
 impl Port {
-    /// Binds, and starts to make missing keys and certificates on a thread of the blocking pool, because waiting for the disk takes
-    /// as long as opening the store. The data directory must belong to this process alone.
+    /// Binds, and starts to make missing keys and certificates on a thread of the blocking pool, because
+    /// waiting for the disk takes as long as opening the store. The data directory must belong to this
+    /// process alone.
     ///
     /// # Errors
     /// The port is taken.
@@ -215,8 +216,8 @@ impl Port {
     }
 }
 
-/// The administrator's kubeconfig. For a serving certificate that somebody else issued, its own chain is the CA data, because
-/// its issuer is not known.
+/// The administrator's kubeconfig. For a serving certificate that somebody else issued, its own chain is the
+/// CA data, because its issuer is not known.
 struct Administrator {
     file: PathBuf,
     server: String,
@@ -248,8 +249,8 @@ impl Administrator {
         pki::write_kubeconfig(&self.file, &kubeconfig).map_err(Error::other)
     }
 
-    /// Writes the file and tells the outcome. Writes it again whenever other gateways share CAs: behind one address, any of them
-    /// may answer.
+    /// Writes the file and tells the outcome. Writes it again whenever other gateways share CAs: behind one
+    /// address, any of them may answer.
     async fn keep(self: Arc<Self>, tell: oneshot::Sender<Result<(), Error>>) {
         let changes = self.serving_ca.as_ref().map(|ca| ca.subscribe());
         // The receiver is gone if the start has failed meanwhile.

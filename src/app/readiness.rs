@@ -1,4 +1,5 @@
-//! A signal for what has to wait until the gateway is ready: the control loops, and the service manager's notification.
+//! A signal for what has to wait until the gateway is ready: the control loops, and the service manager's
+//! notification.
 
 use crate::server::health::{HealthCheck, HealthEndpoint};
 use crate::tasks::{Signal, TaskGroup};

@@ -1,4 +1,5 @@
-//! Builds the two servers behind the aggregator, extensions and core, and the control plane whose stores they serve.
+//! Builds the two servers behind the aggregator, extensions and core, and the control plane whose stores they
+//! serve.
 
 use super::Error;
 use super::enablement::Enablement;
@@ -153,8 +154,8 @@ pub(crate) fn priorities(gv: &GroupVersion) -> Priorities {
     Priorities { group, version }
 }
 
-/// The extension server: the CustomResourceDefinition group, and the custom resources of all definitions. The handle
-/// runs the informer of the definitions.
+/// The extension server: the CustomResourceDefinition group, and the custom resources of all definitions. The
+/// handle runs the informer of the definitions.
 pub(crate) fn extensions(
     plane: &ControlPlane,
     serving: &Serving,
@@ -229,8 +230,8 @@ pub(crate) fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn De
     server
 }
 
-/// Installs the aggregator's own group in the head server. Its OpenAPI is kept apart because the aggregator merges all
-/// documents.
+/// Installs the aggregator's own group in the head server. Its OpenAPI is kept apart because the aggregator
+/// merges all documents.
 pub(crate) fn own_group(head: &GenericServer, plane: &ControlPlane, serving: &Serving) -> PublishedDocuments {
     let own = PublishedDocuments {
         openapi: Arc::default(),

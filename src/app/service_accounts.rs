@@ -1,5 +1,5 @@
-//! Service account tokens: builds their issuer and authenticators from the options, and publishes the OpenID Connect
-//! discovery documents.
+//! Service account tokens: builds their issuer and authenticators from the options, and publishes the OpenID
+//! Connect discovery documents.
 
 use super::Error;
 use super::error::Cause;
@@ -99,8 +99,8 @@ pub(crate) fn build(
 }
 
 impl ServiceAccounts {
-    /// The discovery documents; `None` if the issuer does not allow any. `external` is the `host:port` under which
-    /// clients reach this server.
+    /// The discovery documents; `None` if the issuer does not allow any. `external` is the `host:port` under
+    /// which clients reach this server.
     pub(crate) fn documents(&self, options: &CompletedOptions, external: &str) -> Option<discovery::Documents> {
         let o = &options.authentication.service_account;
         let uri = o.jwks_uri.clone();

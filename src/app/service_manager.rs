@@ -1,8 +1,9 @@
-//! Reports the state of the process to systemd (`sd_notify(3)`, `Type=notify` and `WatchdogSec=` in the unit). Does nothing
-//! unless systemd asks for it through the environment.
+//! Reports the state of the process to systemd (`sd_notify(3)`, `Type=notify` and `WatchdogSec=` in the
+//! unit). Does nothing unless systemd asks for it through the environment.
 //!
-//! The process reports that it is ready once `/readyz` would pass, so units ordered after it can use the gateway. The
-//! watchdog is fed by a task of the reactors while `/livez` would pass: a process whose reactors hang is restarted.
+//! The process reports that it is ready once `/readyz` would pass, so units ordered after it can use the
+//! gateway. The watchdog is fed by a task of the reactors while `/livez` would pass: a process whose reactors
+//! hang is restarted.
 
 use super::readiness::{self, pass};
 use crate::server::Lifecycle;

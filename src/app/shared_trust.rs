@@ -1,12 +1,13 @@
-//! Trust between gateways that share an etcd: each publishes what verifies the credentials that it signs (public token keys and
-//! CA certificates, never a private key), and accepts what the others publish. So a token or certificate of one is accepted by
-//! all, and so are its backends' answers to either.
+//! Trust between gateways that share an etcd: each publishes what verifies the credentials that it signs
+//! (public token keys and CA certificates, never a private key), and accepts what the others publish. So a
+//! token or certificate of one is accepted by all, and so are its backends' answers to either.
 //!
-//! Entry points: [`SharedTrust::open`] before the stores are loaded, [`SharedTrust::start`] before the port opens. Only generated
-//! keys are shared: whoever gives keys by flags gives the same to every gateway, as for kube-apiserver.
+//! Entry points: [`SharedTrust::open`] before the stores are loaded, [`SharedTrust::start`] before the port
+//! opens. Only generated keys are shared: whoever gives keys by flags gives the same to every gateway, as for
+//! kube-apiserver.
 //!
-//! Records are stored beside the objects but belong to no resource, so that no right on the API allows adding a CA: only who
-//! may write to etcd can.
+//! Records are stored beside the objects but belong to no resource, so that no right on the API allows adding
+//! a CA: only who may write to etcd can.
 
 mod record;
 
@@ -61,8 +62,8 @@ pub(crate) struct SharedTrust {
 }
 
 impl SharedTrust {
-    /// `None` if there is nothing to share, or nobody to share it with. If `--share-trust` is off, a warning says what other
-    /// gateways will not accept.
+    /// `None` if there is nothing to share, or nobody to share it with. If `--share-trust` is off, a warning
+    /// says what other gateways will not accept.
     pub(crate) fn open(
         options: &CompletedOptions,
         stores: &Stores,
@@ -112,8 +113,8 @@ impl SharedTrust {
         })
     }
 
-    /// Publishes this gateway's verifiers and trusts those of others from now on. Returns once both have happened, so that no
-    /// credential is signed that others cannot verify yet. The tasks end with `tasks`.
+    /// Publishes this gateway's verifiers and trusts those of others from now on. Returns once both have
+    /// happened, so that no credential is signed that others cannot verify yet. The tasks end with `tasks`.
     ///
     /// # Errors
     /// The record cannot be written.
@@ -195,7 +196,8 @@ impl Extended {
         }
     }
 
-    /// Trusts exactly what the records say, besides this gateway's own. Certificates and keys are parsed off the reactor.
+    /// Trusts exactly what the records say, besides this gateway's own. Certificates and keys are parsed off
+    /// the reactor.
     async fn apply(&self, records: &Informer<Option<TrustRecord>>) {
         let (extended, records) = (self.clone(), records.snapshot());
         let applied = tasks::off_thread(0, move || extended.trust(&records)).await;

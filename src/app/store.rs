@@ -1,5 +1,5 @@
-//! Opens the storage backends that the flags select: the embedded engine or etcd, with separate etcd clusters for some
-//! resources.
+//! Opens the storage backends that the flags select: the embedded engine or etcd, with separate etcd clusters
+//! for some resources.
 
 use super::Error;
 use super::error::Cause;
@@ -39,7 +39,8 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// Makes the data directory and, if the embedded engine is to open its store there, keeps other processes out.
+    /// Makes the data directory and, if the embedded engine is to open its store there, keeps other processes
+    /// out.
     ///
     /// # Errors
     /// A flag whose value cannot be used.
@@ -141,8 +142,8 @@ impl Stores {
         other.map_or(&self.main, |(_, b)| b)
     }
 
-    /// Waits until all stores requested so far are in memory (upstream's `storage-readiness`). A timeout is only
-    /// logged.
+    /// Waits until all stores requested so far are in memory (upstream's `storage-readiness`). A timeout is
+    /// only logged.
     pub(crate) async fn loaded(&self, within: Duration) {
         let until = Instant::now() + within;
         for backend in self.all() {

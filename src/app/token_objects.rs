@@ -41,7 +41,8 @@ impl ObjectReader for TokenObjects {
         namespace: &str,
         name: &str,
     ) -> Result<Option<ResolvedObject>, Unreadable> {
-        // Claims are signed but their content is arbitrary; a slash would address the key of another resource.
+        // Claims are signed but their content is arbitrary; a slash would address the key of another
+        // resource.
         if name.is_empty() || name.contains('/') || namespace.contains('/') {
             return Ok(None);
         }

@@ -1,5 +1,5 @@
-//! The `torana store` commands: check, statistics, compaction, backup, restore, and copies between the embedded engine
-//! and etcd. The work on the files is in `storage::embedded::tool`.
+//! The `torana store` commands: check, statistics, compaction, backup, restore, and copies between the
+//! embedded engine and etcd. The work on the files is in `storage::embedded::tool`.
 
 use super::Error;
 use super::store::access;

@@ -1,5 +1,5 @@
-//! Propagates reloaded certificates: to the published trust bundle, and to the client certificate presented to
-//! backends.
+//! Propagates reloaded certificates: to the published trust bundle, and to the client certificate presented
+//! to backends.
 
 use super::port::Port;
 use crate::aggregator::Aggregator;

@@ -1,6 +1,8 @@
-//! What webhooks are called with: TLS, egress rules, and the aggregator's view of Services.
+//! Builds the callers of webhooks from TLS, egress rules, and the aggregator's view of Services.
 
 use super::Error;
+use super::error::{admission_file, admission_plugin};
+use crate::admission::configuration::ConfigSchema;
 use crate::admission::policy::{MutatingPolicy, Policies, StoredPolicy, ValidatingPolicy};
 use crate::admission::{self, Configuration, webhook::Configurations};
 use crate::aggregator::{ServiceReference, ServiceResolver};
@@ -20,12 +22,19 @@ use crate::telemetry::conversion::ConversionMetrics;
 use crate::telemetry::match_conditions::MatchConditionMetrics;
 use async_trait::async_trait;
 use rustls::crypto::CryptoProvider;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
 mod page;
 
-/// The Services of the cluster. Webhooks are configured before the aggregator, which knows the Services, and before the filter
-/// chain, which is the Service default/kubernetes.
+const PLUGIN_CONFIG: ConfigSchema = ConfigSchema {
+    versions: &["apiserver.config.k8s.io/v1"],
+    kind: "WebhookAdmissionConfiguration",
+    fields: &[("kubeConfigFile", &[]), ("staticManifestsDir", &[])],
+};
+
+/// The Services of the cluster. Webhooks are configured before the aggregator, which knows the Services, and
+/// before the filter chain, which is the Service default/kubernetes.
 #[derive(Clone, Default)]
 pub(crate) struct Services {
     resolver: Arc<OnceLock<Arc<dyn ServiceResolver>>>,
@@ -57,7 +66,7 @@ impl ResolveService for Services {
     }
 }
 
-/// What the callers of webhooks are made from.
+/// Dependencies of the callers of webhooks.
 pub(crate) struct Callers<'a> {
     /// Cryptography for TLS.
     pub provider: &'a Arc<CryptoProvider>,
@@ -106,7 +115,7 @@ impl Callers<'_> {
     /// A one-line message about a kubeconfig.
     pub(crate) fn admission(&self, configuration: &Configuration) -> Result<AdmissionWebhooks, Error> {
         let shared = |plugin: &str| {
-            let identities = match super::admission::webhook_kubeconfig(configuration, plugin)? {
+            let identities = match webhook_kubeconfig(configuration, plugin)? {
                 None => Identities::default(),
                 Some(file) => {
                     Identities::read(&file, self.provider).map_err(|e| Error::other(format!("{plugin}: {e}")))?
@@ -176,6 +185,29 @@ impl UnprotectedHandler for StatusPage {
         document.set(&["time"], time::now());
         document.set(&["webhooks"], webhooks);
         server_page::answer(&req, &document, page::render)
+    }
+}
+
+/// The kubeconfig of a webhook plugin.
+///
+/// # Errors
+/// A one-line message about the configuration.
+fn webhook_kubeconfig(configuration: &Configuration, plugin: &str) -> Result<Option<PathBuf>, Error> {
+    let Some(said) = configuration.checked(plugin, &PLUGIN_CONFIG).map_err(admission_file)? else {
+        return Ok(None);
+    };
+    if !said.str_at(&["staticManifestsDir"]).is_empty() {
+        let why = "staticManifestsDir: Forbidden: staticManifestsDir requires the ManifestBasedAdmissionControlConfig \
+                   feature gate to be enabled";
+        return Err(admission_plugin(plugin, why));
+    }
+    match said.str_at(&["kubeConfigFile"]) {
+        "" => Ok(None),
+        file if Path::new(file).is_absolute() => Ok(Some(file.into())),
+        file => {
+            let why = format!("kubeConfigFile: Invalid value: {file:?}: must be an absolute file path");
+            Err(admission_plugin(plugin, why))
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Audit backends. A [`Backend`] combines a [`Sink`] (log file or webhook) with a delivery mode and a limit on event
-//! size.
+//! Audit backends. A [`Backend`] combines a [`Sink`] (log file or webhook) with a delivery mode and a limit
+//! on event size.
 
 mod batch;
 pub(crate) mod log;
@@ -109,8 +109,8 @@ impl Backend {
         }
     }
 
-    /// Applies the size limit (upstream's `plugin/pkg/audit/truncate`): the event, reduced if necessary; `None` if it
-    /// is dropped.
+    /// Applies the size limit (upstream's `plugin/pkg/audit/truncate`): the event, reduced if necessary;
+    /// `None` if it is dropped.
     fn fit(&self, event: &Arc<Event>) -> Option<Arc<Event>> {
         let Some(limit) = self.truncation else {
             return Some(event.clone());
@@ -133,8 +133,8 @@ impl Backend {
         None
     }
 
-    /// Starts to store an event. In the blocking modes, returns whether a failure rejects the request, and the receiver
-    /// of the result.
+    /// Starts to store an event. In the blocking modes, returns whether a failure rejects the request, and
+    /// the receiver of the result.
     pub(super) fn submit(&self, event: &Arc<Event>, tasks: &TaskGroup) -> Option<(bool, oneshot::Receiver<bool>)> {
         let event = self.fit(event)?;
         if let Some(queue) = &self.queue {

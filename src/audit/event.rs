@@ -1,5 +1,5 @@
-//! The `audit.k8s.io/v1` Event and its two encodings: JSON with fields in upstream's order ([`Event::encode`]) and the
-//! one-line legacy format ([`Event::legacy`]).
+//! The `audit.k8s.io/v1` Event and its two encodings: JSON with fields in upstream's order
+//! ([`Event::encode`]) and the one-line legacy format ([`Event::legacy`]).
 
 use super::policy::Stage;
 use crate::apimachinery::codec::json::{encode, encode_int, encode_str};
@@ -107,7 +107,8 @@ pub(crate) struct Event {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Writes the members of one JSON object in call order, so that the output matches the field order of Go's structs.
+/// Writes the members of one JSON object in call order, so that the output matches the field order of Go's
+/// structs.
 struct Members<'a> {
     out: &'a mut Vec<u8>,
     first: bool,
@@ -179,7 +180,8 @@ fn user(u: &UserInfo, out: &mut Vec<u8>) {
 }
 
 impl Event {
-    /// The event as JSON. `typed` includes kind and apiVersion, for a line of a log; items of an EventList omit them.
+    /// The event as JSON. `typed` includes kind and apiVersion, for a line of a log; items of an EventList
+    /// omit them.
     pub(crate) fn encode(&self, typed: bool) -> Vec<u8> {
         let s = &*self.subject;
         let mut out = Vec::with_capacity(
@@ -234,7 +236,8 @@ impl Event {
         out
     }
 
-    /// The legacy format, as upstream's `EventString` (`pkg/audit/format.go`): one line without the line break.
+    /// The legacy format, as upstream's `EventString` (`pkg/audit/format.go`): one line without the line
+    /// break.
     pub(crate) fn legacy(&self) -> String {
         let s = &*self.subject;
         let listed = |groups: &[String]| groups.iter().map(|g| quote(g)).collect::<Vec<_>>().join(",");

@@ -1,6 +1,6 @@
-//! The audit policy (`audit.k8s.io/v1` Policy): ordered rules that assign a level and omitted stages to a request,
-//! matched as in upstream's `pkg/audit/policy/checker.go`. Entry point: [`Policy::decide`]. The first matching rule
-//! applies; a request that matches none is not recorded.
+//! The audit policy (`audit.k8s.io/v1` Policy): ordered rules that assign a level and omitted stages to a
+//! request, matched as in upstream's `pkg/audit/policy/checker.go`. Entry point: [`Policy::decide`]. The
+//! first matching rule applies; a request that matches none is not recorded.
 
 mod parse;
 #[cfg(test)]

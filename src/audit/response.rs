@@ -1,4 +1,5 @@
-//! Decodes response bodies for audit events: [`decode`] yields the response object, [`status`] the `responseStatus`.
+//! Decodes response bodies for audit events: [`decode`] yields the response object, [`status`] the
+//! `responseStatus`.
 
 use super::event::ResponseStatus;
 use crate::api;
@@ -69,7 +70,8 @@ pub(crate) fn decode(headers: &HeaderMap, bytes: &[u8]) -> Option<Value> {
     value.get("kind").as_str().is_some().then_some(value)
 }
 
-/// The `responseStatus` of an event: the fields of the Status if the response is one, the bare code otherwise.
+/// The `responseStatus` of an event: the fields of the Status if the response is one, the bare code
+/// otherwise.
 pub(crate) fn status(code: u16, object: Option<&Value>) -> ResponseStatus {
     match object {
         Some(object) if object.str_at(&["kind"]) == "Status" && object.str_at(&["apiVersion"]) == "v1" => {

@@ -1,5 +1,5 @@
-//! Bearer tokens, in the `Authorization` header ([`BearerToken`]) or as a WebSocket subprotocol ([`WebSocketToken`]).
-//! What a token means is up to the [`TokenAuthenticator`] behind them.
+//! Bearer tokens, in the `Authorization` header ([`BearerToken`]) or as a WebSocket subprotocol
+//! ([`WebSocketToken`]). The [`TokenAuthenticator`] behind them decides about the token.
 
 use super::{AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome};
 use crate::apimachinery::field::aggregate_texts;
@@ -23,10 +23,11 @@ pub struct PresentedToken<'a> {
     pub audiences: &'a [String],
 }
 
-/// An object that a cached authentication depends on, such as the token's ServiceAccount in the version that was read.
+/// An object that a cached authentication depends on, such as the token's ServiceAccount in the version that
+/// was read.
 pub trait CacheDependency: std::fmt::Debug + Send + Sync + 'static {
-    /// True if the object is certainly unchanged by any write acknowledged before this call. Never waits; when in
-    /// doubt, returns false.
+    /// True if the object is certainly unchanged by any write acknowledged before this call. Never waits;
+    /// when in doubt, returns false.
     fn is_unchanged(&self) -> bool;
 }
 
@@ -35,14 +36,15 @@ pub trait CacheDependency: std::fmt::Debug + Send + Sync + 'static {
 pub struct TokenUser {
     /// The authenticated user.
     pub user: Arc<UserInfo>,
-    /// The requested audiences that the token is valid for; empty if none were requested, or if the token has no
-    /// restriction.
+    /// The requested audiences that the token is valid for; empty if none were requested, or if the token has
+    /// no restriction.
     pub audiences: Vec<String>,
     /// Warnings for the client.
     pub warnings: Vec<String>,
     /// Audit annotations.
     pub annotations: Vec<(&'static str, String)>,
-    /// The objects this result depends on; a cache may reuse it while they all hold. Empty if none are tracked.
+    /// The objects this result depends on; a cache may reuse it while they all hold. Empty if none are
+    /// tracked.
     pub dependencies: Vec<Arc<dyn CacheDependency>>,
 }
 
@@ -104,7 +106,8 @@ impl<A: TokenAuthenticator> WithServerAudiences<A> {
 
 /// The elements of `some` that are also in `others`, in the order of `some`.
 pub(crate) fn intersection(some: &[String], others: &[String]) -> Vec<String> {
-    // A client controls the length of both lists (a TokenReview and its token), so avoid the quadratic comparison.
+    // A client controls the length of both lists (a TokenReview and its token), so avoid the quadratic
+    // comparison.
     let others: HashSet<&str> = others.iter().map(String::as_str).collect();
     some.iter().filter(|a| others.contains(a.as_str())).cloned().collect()
 }
@@ -232,9 +235,9 @@ fn identified(found: &TokenUser, from: Credentials<'_>, strip_subprotocol: bool)
     }
 }
 
-/// Extracts the token with upstream's parsing (`pkg/authentication/request/bearertoken`): only the first header line
-/// counts, the scheme is case-insensitive, and the token is the second of at most three space-separated parts. Two
-/// spaces before the token hence make it empty.
+/// Extracts the token with upstream's parsing (`pkg/authentication/request/bearertoken`): only the first
+/// header line counts, the scheme is case-insensitive, and the token is the second of at most three
+/// space-separated parts. Two spaces before the token hence make it empty.
 fn header_token<'a>(from: &Credentials<'a>) -> Option<&'a str> {
     let header = from.headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
     let mut words = header.splitn(3, ' ');

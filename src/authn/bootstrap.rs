@@ -1,6 +1,6 @@
-//! Bootstrap tokens (`--enable-bootstrap-token-auth`): `<id>.<secret>`, stored in Secrets of kube-system, used by
-//! joining nodes. Follows upstream's `plugin/pkg/auth/authenticator/token/bootstrap`: an invalid token is never an
-//! error, only unrecognised.
+//! Bootstrap tokens (`--enable-bootstrap-token-auth`): `<id>.<secret>`, stored in Secrets of kube-system,
+//! used by joining nodes. Follows upstream's `plugin/pkg/auth/authenticator/token/bootstrap`: an invalid
+//! token is never an error, only unrecognised.
 
 use super::service_account::{Clock, ObjectReader, ResolvedObject};
 use super::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};

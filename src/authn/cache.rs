@@ -1,12 +1,12 @@
-//! Cache of successful token authentications (upstream's `pkg/authentication/token/cache`): successes are reused for
-//! ten seconds, failures are not cached. Keys are tags of tokens, so no token is held in memory. Concurrent requests
-//! with the same token share one lookup.
+//! Cache of successful token authentications (upstream's `pkg/authentication/token/cache`): successes are
+//! reused for ten seconds, failures are not cached. Keys are tags of tokens, so no token is held in memory.
+//! Concurrent requests with the same token share one lookup.
 //!
-//! Upstream accepts a revoked token until its ten seconds are over. Here a cached success is reused only while the
-//! objects it depends on are unchanged ([`TokenUser::is_current`]). Once the deletion of a ServiceAccount, a Secret,
-//! or the Pod or Node that a token is bound to has been acknowledged, no request that begins later is accepted. This
-//! also covers requests that join a lookup already under way: the lookup may have read the objects before the deletion,
-//! so its result is checked again.
+//! Upstream accepts a revoked token until its ten seconds are over. Here a cached success is reused only
+//! while the objects it depends on are unchanged ([`TokenUser::is_current`]). Once the deletion of a
+//! ServiceAccount, a Secret, or the Pod or Node that a token is bound to has been acknowledged, no request
+//! that begins later is accepted. This also covers requests that join a lookup already under way: the lookup
+//! may have read the objects before the deletion, so its result is checked again.
 
 use super::token_tag::{NoRandomNumbers, Tag, Tagger};
 use super::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser, add_authenticated};
@@ -31,13 +31,13 @@ const MAX: usize = 32 << 10;
 type TokenResult = Result<Option<TokenUser>, AuthenticationError>;
 type Lookup = Shared<BoxFuture<'static, TokenResult>>;
 
-/// Lookups under way; as many as there are tokens in concurrent requests. Weak, because only the waiting requests keep
-/// a lookup alive: if all disconnect, it is cancelled.
+/// Lookups under way; as many as there are tokens in concurrent requests. Weak, because only the waiting
+/// requests keep a lookup alive: if all disconnect, it is cancelled.
 #[derive(Clone, Default)]
 struct Lookups(Arc<Mutex<HashMap<Tag, WeakShared<BoxFuture<'static, TokenResult>>>>>);
 
-/// Removes a lookup when it ends or is cancelled. A new lookup of the same token may take the place of a cancelled one
-/// just before that, and is removed instead; the next request then starts another one.
+/// Removes a lookup when it ends or is cancelled. A new lookup of the same token may take the place of a
+/// cancelled one just before that, and is removed instead; the next request then starts another one.
 struct Registered(Lookups, Tag);
 
 impl Drop for Registered {
@@ -121,7 +121,8 @@ impl TokenCache {
                 }
             }
         };
-        // A joined lookup may have read its objects before this request began: repeat it if they have changed since.
+        // A joined lookup may have read its objects before this request began: repeat it if they have changed
+        // since.
         match lookup.await {
             Ok(Some(found)) if joined && !found.is_current() => (false, self.lookup(tag, presented).await),
             answer => (false, answer),

@@ -1,6 +1,7 @@
-//! Delegated authentication for extension servers: client CAs and front-proxy settings are read from the ConfigMap
-//! `kube-system/extension-apiserver-authentication` of the core API server and watched for changes; tokens are sent to
-//! it as TokenReviews. Follows upstream's `k8s.io/apiserver/pkg/server/options/authentication.go`.
+//! Delegated authentication for extension servers: client CAs and front-proxy settings are read from the
+//! ConfigMap `kube-system/extension-apiserver-authentication` of the core API server and watched for changes;
+//! tokens are sent to it as TokenReviews. Follows upstream's
+//! `k8s.io/apiserver/pkg/server/options/authentication.go`.
 //!
 //! Entry point: [`Delegated::start`].
 
@@ -96,7 +97,8 @@ impl Delegated {
         })
     }
 
-    /// The CAs to request client certificates for in the TLS handshake. Their content follows the configuration.
+    /// The CAs to request client certificates for in the TLS handshake. Their content follows the
+    /// configuration.
     pub fn client_cas(&self) -> Vec<Arc<DynamicCa>> {
         vec![self.proxies.clone(), self.clients.clone()]
     }
@@ -132,7 +134,8 @@ impl Delegated {
                         "DELETED" => {
                             tracing::warn!("ConfigMap kube-system/{NAME} was deleted, keeping its last content")
                         }
-                        // An ERROR event (such as an expired resourceVersion) ends the watch; read and watch again.
+                        // An ERROR event (such as an expired resourceVersion) ends the watch; read and watch
+                        // again.
                         _ => break,
                     }
                 }

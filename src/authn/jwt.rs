@@ -1,10 +1,11 @@
-//! JSON Web Tokens (RFC 7515, 7517, 7519): compact form and asymmetric algorithms only. [`Token::parse`] reads a token,
-//! [`Signer`] makes one.
+//! JSON Web Tokens (RFC 7515, 7517, 7519): compact form and asymmetric algorithms only. [`Token::parse`]
+//! reads a token, [`Signer`] makes one.
 //!
-//! The classic attacks are excluded by construction: `none` and HMAC are not representable, keys come from the caller
-//! and never from the token's header, and each key only verifies the algorithms of its own type.
+//! The classic attacks are excluded by construction: `none` and HMAC are not representable, keys come from
+//! the caller and never from the token's header, and each key only verifies the algorithms of its own type.
 
 mod key;
+mod pem;
 mod sign;
 
 pub(crate) use key::KeyError;
@@ -115,8 +116,8 @@ impl<'a> Token<'a> {
     /// Parses the compact form.
     ///
     /// # Errors
-    /// [`Malformed`] if the text is not three base64url parts with JSON objects, if the algorithm is not supported, or
-    /// if the header has a `crit` extension (none is supported).
+    /// [`Malformed`] if the text is not three base64url parts with JSON objects, if the algorithm is not
+    /// supported, or if the header has a `crit` extension (none is supported).
     pub fn parse(text: &'a str) -> Result<Self, Malformed> {
         let (signed, signature) = text.rsplit_once('.').ok_or(Malformed("not three parts"))?;
         let (header, claims) = signed.split_once('.').ok_or(Malformed("not three parts"))?;

@@ -1,8 +1,8 @@
-//! OpenID Connect tokens: `--oidc-*` and the `jwt` section of an `AuthenticationConfiguration`. Follows upstream's
-//! `plugin/pkg/authenticator/token/oidc`.
+//! OpenID Connect tokens: `--oidc-*` and the `jwt` section of an `AuthenticationConfiguration`. Follows
+//! upstream's `plugin/pkg/authenticator/token/oidc`.
 //!
-//! Each provider is discovered in the background. Until discovery succeeds, its tokens are rejected with an error
-//! rather than treated as unrecognised.
+//! Each provider is discovered in the background. Until discovery succeeds, its tokens are rejected with an
+//! error rather than treated as unrecognised.
 
 mod authenticator;
 mod claims;

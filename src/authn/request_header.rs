@@ -1,5 +1,5 @@
-//! Front-proxy authentication (upstream's `pkg/authentication/request/headerrequest`): identity headers are trusted
-//! only if the client's certificate is issued by the proxy CA.
+//! Front-proxy authentication (upstream's `pkg/authentication/request/headerrequest`): identity headers are
+//! trusted only if the client's certificate is issued by the proxy CA.
 
 use super::x509::{common_name, verify_chain};
 use super::{AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome, add_authenticated};
@@ -44,8 +44,8 @@ pub(crate) struct RequestHeader {
 }
 
 impl RequestHeader {
-    /// Trusts proxies whose certificate was issued by `ca` (`--requestheader-client-ca-file`) and has a common name in
-    /// `allowed_names`; an empty list allows any name.
+    /// Trusts proxies whose certificate was issued by `ca` (`--requestheader-client-ca-file`) and has a
+    /// common name in `allowed_names`; an empty list allows any name.
     pub(crate) fn new(ca: Arc<dyn ClientCaSource>, allowed_names: Vec<String>, names: RequestHeaderNames) -> Self {
         Self {
             ca,
@@ -90,7 +90,8 @@ impl RequestHeader {
     }
 }
 
-/// Reads the user from the identity headers; `None` without a user name. The caller must have verified the proxy.
+/// Reads the user from the identity headers; `None` without a user name. The caller must have verified the
+/// proxy.
 pub fn stated(names: &RequestHeaderNames, headers: &HeaderMap) -> Option<UserInfo> {
     let mut user = UserInfo {
         name: first_value(headers, &names.username)?.to_owned(),
@@ -120,13 +121,14 @@ fn first_value<'a>(headers: &'a HeaderMap, names: &[HeaderName]) -> Option<&'a s
     values.filter_map(text).find(|v| !v.is_empty())
 }
 
-/// A header value as UTF-8. [`HeaderValue::to_str`] accepts ASCII only and would silently drop non-ASCII users and
-/// groups.
+/// A header value as UTF-8. [`HeaderValue::to_str`] accepts ASCII only and would silently drop non-ASCII
+/// users and groups.
 fn text(value: &HeaderValue) -> Option<&str> {
     std::str::from_utf8(value.as_bytes()).ok()
 }
 
-/// Percent-decodes the key of an extra header. A key with an invalid escape is kept as is, like upstream does.
+/// Percent-decodes the key of an extra header. A key with an invalid escape is kept as is, like upstream
+/// does.
 pub fn unescape_key(key: &str) -> Cow<'_, str> {
     crate::request::info::decode_path(key).unwrap_or(Cow::Borrowed(key))
 }

@@ -1,5 +1,6 @@
-//! Service account tokens: issued by [`Issuer`], authenticated by [`ServiceAccountTokens`] (bound tokens and legacy
-//! ones in Secrets), and published for external verification by [`discovery`]. Follows upstream's `pkg/serviceaccount`.
+//! Service account tokens: issued by [`Issuer`], authenticated by [`ServiceAccountTokens`] (bound tokens and
+//! legacy ones in Secrets), and published for external verification by [`discovery`]. Follows upstream's
+//! `pkg/serviceaccount`.
 //!
 //! A token is valid only while the objects it is bound to exist: every check reads their current state.
 

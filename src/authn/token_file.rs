@@ -1,4 +1,5 @@
-//! Static tokens (`--token-auth-file`): a CSV file of `token,user,uid[,"group1,group2"]`, read once at startup.
+//! Static tokens (`--token-auth-file`): a CSV file of `token,user,uid[,"group1,group2"]`, read once at
+//! startup.
 
 use super::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser, add_authenticated};
 use crate::request::UserInfo;
@@ -9,7 +10,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Authenticates the tokens of a file. Looked up by SHA-256 digest, so lookup time reveals nothing about stored tokens.
+/// Authenticates the tokens of a file. Looked up by SHA-256 digest, so lookup time reveals nothing about
+/// stored tokens.
 #[derive(Debug)]
 pub struct TokenFile(HashMap<[u8; 32], Arc<UserInfo>>);
 
@@ -93,8 +95,8 @@ fn hash(token: &str) -> [u8; 32] {
     out
 }
 
-/// Parses CSV like Go's `encoding/csv`: quoted fields may contain commas, doubled quotes and line breaks, and empty
-/// lines are skipped. Returns each record with the number of its first line.
+/// Parses CSV like Go's `encoding/csv`: quoted fields may contain commas, doubled quotes and line breaks, and
+/// empty lines are skipped. Returns each record with the number of its first line.
 fn records(path: &str, text: &str) -> Result<Vec<(usize, Vec<String>)>, TokenFileError> {
     let bad = |line: usize, what: &str, mend: &str| {
         Err(TokenFileError(format!(

@@ -11,14 +11,16 @@ pub struct NoRandomNumbers;
 /// Identifies a token together with the audiences it was presented for.
 pub(super) type Tag = [u8; 32];
 
-/// Separates the token from audiences in the tagged text. 0xff occurs in no UTF-8 text, so the encoding is unambiguous.
+/// Separates the token from audiences in the tagged text. 0xff occurs in no UTF-8 text, so the encoding is
+/// unambiguous.
 const SEPARATOR: u8 = 0xff;
 
 /// Derives tags with HMAC-SHA-256 under a random key.
 ///
-/// HMAC is a pseudorandom function: whoever sees tags, in a core dump or through timing, learns neither the key nor how
-/// to forge a token with the tag of another. A tag is therefore no secret, and comparing tags need not take constant
-/// time. `docs/adr/0011-libraries-outside-the-core.md` has the alternatives and what they cost.
+/// HMAC is a pseudorandom function: whoever sees tags, in a core dump or through timing, learns neither the
+/// key nor how to forge a token with the tag of another. A tag is therefore no secret, and comparing tags
+/// need not take constant time. `docs/adr/0011-libraries-outside-the-core.md` has the alternatives and what
+/// they cost.
 pub(super) struct Tagger(hmac::Key);
 
 impl Tagger {

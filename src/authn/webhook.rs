@@ -86,8 +86,8 @@ fn parse_status(status: &Value, presented: PresentedToken<'_>) -> Result<Option<
     let Some(user) = reviewed::user(status)? else {
         return Ok(None);
     };
-    // A webhook that returns no audiences is not audience-aware. Its tokens are valid for the server's own audiences,
-    // which are the requested ones.
+    // A webhook that returns no audiences is not audience-aware. Its tokens are valid for the server's own
+    // audiences, which are the requested ones.
     let audiences = match texts(status.get("audiences")) {
         reported if reported.is_empty() => presented.audiences.to_vec(),
         reported => intersection(presented.audiences, &reported),

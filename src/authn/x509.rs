@@ -1,6 +1,6 @@
-//! Client certificate authentication (upstream's `pkg/authentication/request/x509`). The TLS handshake accepts any
-//! certificate; it is verified against the client CA here, so that a bad one is an authentication error rather than a
-//! failed connection.
+//! Client certificate authentication (upstream's `pkg/authentication/request/x509`). The TLS handshake
+//! accepts any certificate; it is verified against the client CA here, so that a bad one is an authentication
+//! error rather than a failed connection.
 
 mod memo;
 
@@ -25,7 +25,8 @@ pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Untrusted(pub String);
 
-/// Verifies a chain for client authentication against `roots`, at the time `now`. All but the leaf are intermediates.
+/// Verifies a chain for client authentication against `roots`, at the time `now`. All but the leaf are
+/// intermediates.
 ///
 /// # Errors
 /// [`Untrusted`] with the verifier's reason.
@@ -55,8 +56,8 @@ pub(crate) fn verify_chain(
     .map_err(|e| Untrusted(e.to_string()))
 }
 
-/// Verifies a leaf of version 1, which webpki refuses and upstream accepts. Without extensions it can be used for any
-/// purpose. One that an intermediate issued is not trusted: roots alone are.
+/// Verifies a leaf of version 1, which webpki refuses and upstream accepts. Without extensions it can be used
+/// for any purpose. One that an intermediate issued is not trusted: roots alone are.
 fn verify_version_one(
     certificate: &VersionOne<'_>,
     der: &CertificateDer<'_>,
@@ -81,8 +82,8 @@ fn verify_version_one(
 /// Cached verification results of front-proxy certificates.
 pub(super) type ProxyMemo = Memo<Result<(), AuthenticationError>>;
 
-/// Authenticates client certificates. The result for a connection is cached for a minute, but no longer than the
-/// certificate is valid or the CA is current.
+/// Authenticates client certificates. The result for a connection is cached for a minute, but no longer than
+/// the certificate is valid or the CA is current.
 pub struct X509 {
     ca: Arc<dyn ClientCaSource>,
     memo: Memo<Known>,
@@ -128,7 +129,8 @@ impl Authenticator for X509 {
         let Some(known) = self.cached_verification(from) else {
             return SyncOutcome::NoCredentials;
         };
-        // Errors and nameless certificates take the slow path, which also records the metric; do not record it twice.
+        // Errors and nameless certificates take the slow path, which also records the metric; do not record
+        // it twice.
         let Ok(Some(user)) = &known.user else {
             return SyncOutcome::Unknown;
         };
@@ -161,7 +163,8 @@ impl X509 {
     }
 }
 
-/// The user in a certificate's subject; `None` without a common name. The caller must have verified the certificate.
+/// The user in a certificate's subject; `None` without a common name. The caller must have verified the
+/// certificate.
 ///
 /// # Errors
 /// If the certificate or its subject cannot be parsed, or the uid is empty or not unique.

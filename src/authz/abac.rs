@@ -63,8 +63,8 @@ impl Policy {
         })
     }
 
-    /// True if the policy's subject matches. `*` matches every authenticated user; user and group must both match if
-    /// both are given.
+    /// True if the policy's subject matches. `*` matches every authenticated user; user and group must both
+    /// match if both are given.
     fn is_about(&self, user: &UserInfo) -> bool {
         let everybody = || user.in_group(AUTHENTICATED);
         let by_user = match self.user.as_str() {

@@ -1,6 +1,6 @@
-//! The list of authorizers, from `--authorization-mode` and related flags or from an AuthorizationConfiguration
-//! (`apiserver.config.k8s.io` v1, v1beta1, v1alpha1). Validation follows upstream's `apis/apiserver/validation`. Entry
-//! point: [`parse`].
+//! The list of authorizers, from `--authorization-mode` and related flags or from an
+//! AuthorizationConfiguration (`apiserver.config.k8s.io` v1, v1beta1, v1alpha1). Validation follows
+//! upstream's `apis/apiserver/validation`. Entry point: [`parse`].
 
 use super::match_conditions::MatchConditions;
 use super::webhook::{ReviewVersion, WebhookConfig};

@@ -1,6 +1,6 @@
-//! Delegated authorization for extension servers: a SubjectAccessReview per decision, sent to the core API server and
-//! cached. Follows upstream's `k8s.io/apiserver/pkg/server/options/authorization.go`. A failed review never allows a
-//! request.
+//! Delegated authorization for extension servers: a SubjectAccessReview per decision, sent to the core API
+//! server and cached. Follows upstream's `k8s.io/apiserver/pkg/server/options/authorization.go`. A failed
+//! review never allows a request.
 
 use super::verdict_cache::VerdictCache;
 use super::{AllowedPaths, Attributes, Authorizer, PrivilegedGroups, Rules, Union, Verdict, review};
@@ -50,8 +50,8 @@ impl Delegated {
         }
     }
 
-    /// The recommended chain for extension servers: `system:masters` may do everything, health checks are open to all,
-    /// and anything else is reviewed.
+    /// The recommended chain for extension servers: `system:masters` may do everything, health checks are
+    /// open to all, and anything else is reviewed.
     pub fn recommended(reviewer: Arc<dyn Reviewer>) -> Union {
         Union::new(vec![
             Arc::new(PrivilegedGroups::masters()),

@@ -1,6 +1,6 @@
-//! Authorization of impersonation. Follows upstream's constrained impersonation (`endpoints/filters/impersonation`):
-//! four modes that require both permission for the request's action *and* permission for the identity, then the legacy
-//! mode. Entry point: [`Impersonation::check`].
+//! Authorization of impersonation. Follows upstream's constrained impersonation
+//! (`endpoints/filters/impersonation`): four modes that require both permission for the request's action
+//! *and* permission for the identity, then the legacy mode. Entry point: [`Impersonation::check`].
 //!
 //! ```text
 //! mode              identity                              (a) on the request's target  (b) on the identity
@@ -11,9 +11,9 @@
 //! (legacy)          any                                   -                            impersonate users, uids, …
 //! ```
 //!
-//! M is the name of the mode and VERB the request's verb. The first mode that succeeds applies; if none does, the error
-//! is that of the first mode tried. The caller's last successful mode is tried first. Unlike upstream, only the mode is
-//! cached, never the *permission*.
+//! M is the name of the mode and VERB the request's verb. The first mode that succeeds applies; if none does,
+//! the error is that of the first mode tried. The caller's last successful mode is tried first. Unlike
+//! upstream, only the mode is cached, never the *permission*.
 
 mod headers;
 
@@ -140,7 +140,8 @@ impl Impersonation {
         self
     }
 
-    /// Authorizes the caller in `attributes` to perform that request as `wanted`, and returns the effective identity.
+    /// Authorizes the caller in `attributes` to perform that request as `wanted`, and returns the effective
+    /// identity.
     ///
     /// # Errors
     /// A 403 with upstream's message.
@@ -176,7 +177,8 @@ impl Impersonation {
             return;
         }
         if last.len() >= REMEMBERED {
-            // A lost entry only costs additional checks, so evicting everything is simpler than tracking recency.
+            // A lost entry only costs additional checks, so evicting everything is simpler than tracking
+            // recency.
             last.clear();
         }
         last.insert(caller.to_owned(), mode);
@@ -202,8 +204,8 @@ impl Impersonation {
         let associated;
         let mut caller = attributes.user;
         if mode == Mode::AssociatedNode {
-            // Permission is granted to the service account for every node it runs on, so the rest of the pod's token is
-            // left out.
+            // Permission is granted to the service account for every node it runs on, so the rest of the
+            // pod's token is left out.
             let keys: Vec<String> = caller.extra.keys().cloned().collect();
             associated = UserInfo {
                 extra: BTreeMap::from([(NODE_KEYS.to_owned(), keys)]),
@@ -282,7 +284,8 @@ impl IdentityCheck<'_> {
         self.me.allowed(self.mode, &attributes).await
     }
 
-    /// Checks permission for the name. Returns the groups, including those implied by a node or service account name.
+    /// Checks permission for the name. Returns the groups, including those implied by a node or service
+    /// account name.
     async fn name(&self, name: &str, groups: &[String]) -> Result<Vec<String>> {
         let mut attributes = Attributes {
             resource: "users",
@@ -383,7 +386,8 @@ impl IdentityCheck<'_> {
     }
 }
 
-/// Yields to other requests every few checks. Most checks complete without waiting, and headers can demand many.
+/// Yields to other requests every few checks. Most checks complete without waiting, and headers can demand
+/// many.
 async fn yield_periodically(checked: usize) {
     const YIELD_EVERY: usize = 16;
     if checked % YIELD_EVERY == YIELD_EVERY - 1 {

@@ -8,7 +8,7 @@ use crate::json;
 use crate::tasks::compute;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use torana_cel::{Budget, Environment, Exceeded, Issues, Program, Schema, Type, Unusable, Val, Variable};
+use torana_cel::{Budget, Environment, Exceeded, Program, Schema, Type, Unusable, Val, Variable};
 
 const MAX_CONDITIONS: usize = 64;
 /// About what an evaluation allocates: its cost bounds the sizes of what it makes.
@@ -44,10 +44,8 @@ pub(super) enum ConditionError {
 /// Why an expression is no condition. Upstream's texts.
 #[derive(Debug, thiserror::Error)]
 enum InvalidCondition {
-    #[error("program instantiation failed: {0}")]
-    Constants(#[source] Issues),
-    #[error("compilation failed: {0}")]
-    Compilation(#[source] Issues),
+    #[error(transparent)]
+    Unusable(Unusable),
     #[error("must evaluate to bool but got {0}")]
     NotBool(String),
 }
@@ -107,7 +105,8 @@ const RESOURCE: [&str; 7] = [
     "name",
 ];
 
-/// The value of `request`. Expressions see every member, also those that the review leaves out because they are empty.
+/// The value of `request`. Expressions see every member, also those that the review leaves out because they
+/// are empty.
 fn subject(attributes: &Attributes<'_>) -> Value {
     let mut spec = review::spec(attributes, "groups");
     let mut complete = |path: &[&str], empty: Value| {
@@ -212,9 +211,8 @@ impl MatchConditions {
 fn compile(environment: &Environment, text: &str) -> Result<Program, InvalidCondition> {
     let compiled = environment.compile_typed(text, |of| *of == Type::Bool);
     compiled.map_err(|why| match why {
-        Unusable::Compilation(issues) => InvalidCondition::Compilation(issues),
         Unusable::Type(of) => InvalidCondition::NotBool(of.full_name().to_string()),
-        Unusable::Instantiation(issues) => InvalidCondition::Constants(issues),
+        other => InvalidCondition::Unusable(other),
     })
 }
 
@@ -291,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_that_do_not_compile_are_told_in_upstreams_words() {
+    fn compile_errors_have_upstreams_texts() {
         let told = parse(&["1", "true", "true", " ", "request.nothere"]).unwrap_err();
         for part in [
             "matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool but got int",

@@ -1,7 +1,8 @@
-//! The Node authorizer (upstream's `plugin/pkg/auth/authorizer/node`): a kubelet may read the objects its pods
-//! reference, as found in a [`Graph`]; its other permissions are fixed rules.
+//! The Node authorizer (upstream's `plugin/pkg/auth/authorizer/node`): a kubelet may read the objects its
+//! pods reference, as found in a [`Graph`]; its other permissions are fixed rules.
 //!
-//! Like the RBAC index, the graph follows storage: a decision waits until the graph includes every acknowledged write.
+//! Like the RBAC index, the graph follows storage: a decision waits until the graph includes every
+//! acknowledged write.
 
 mod graph;
 mod refs;
@@ -15,7 +16,8 @@ use crate::apimachinery::field::quote;
 use crate::apimachinery::selector::FieldSelector;
 use crate::request::UserInfo;
 use async_trait::async_trait;
-use graph::{ObjectKind, View};
+use graph::View;
+use refs::ObjectKind;
 use std::sync::Arc;
 
 const PREFIX: &str = "system:node:";
@@ -28,7 +30,8 @@ pub(crate) struct Node {
     rules: Vec<PolicyRule>,
 }
 
-/// The node name of a caller in `system:nodes`; empty for the bare prefix `system:node:`. `None` for other callers.
+/// The node name of a caller in `system:nodes`; empty for the bare prefix `system:node:`. `None` for other
+/// callers.
 pub(crate) fn node_of(user: &UserInfo) -> Option<&str> {
     let name = user.name.strip_prefix(PREFIX)?;
     user.in_group(GROUP).then_some(name)
@@ -50,7 +53,8 @@ struct NodeRequest<'a> {
 }
 
 impl Node {
-    /// Decides with `graph`, and with `rules` (those of ClusterRole `system:node`) for what all nodes may do alike.
+    /// Decides with `graph`, and with `rules` (those of ClusterRole `system:node`) for what all nodes may do
+    /// alike.
     pub(crate) fn new(graph: Arc<Graph>, rules: Vec<PolicyRule>) -> Self {
         Self { graph, rules }
     }
@@ -174,7 +178,8 @@ impl NodeRequest<'_> {
     }
 
     fn service_account(&self) -> Verdict {
-        // Since v1.36, kubelets may read the service accounts of their pods, to select image pull credentials.
+        // Since v1.36, kubelets may read the service accounts of their pods, to select image pull
+        // credentials.
         if self.attributes.verb == "get" && self.attributes.subresource.is_empty() {
             return self.related(ObjectKind::ServiceAccount);
         }
@@ -207,7 +212,8 @@ impl NodeRequest<'_> {
         self.own("can only access CSINode with the same name as the requesting node")
     }
 
-    /// Allows access to the object named like the node. A create has no name yet; the NodeRestriction plugin checks it.
+    /// Allows access to the object named like the node. A create has no name yet; the NodeRestriction plugin
+    /// checks it.
     fn own(&self, otherwise: &str) -> Verdict {
         if self.attributes.verb == "create" || self.attributes.name == self.node {
             yes()

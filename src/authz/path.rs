@@ -45,8 +45,8 @@ pub(crate) struct AllowedPaths {
 }
 
 impl AllowedPaths {
-    /// Lets everyone `get` the paths of ClusterRole `system:public-info-viewer`, whose default binding includes both
-    /// authenticated and unauthenticated users.
+    /// Lets everyone `get` the paths of ClusterRole `system:public-info-viewer`, whose default binding
+    /// includes both authenticated and unauthenticated users.
     #[cfg(test)]
     pub(crate) fn public_info() -> Self {
         let mut me = Self::new(["/healthz", "/livez", "/readyz", "/version", "/version/"]);
@@ -55,7 +55,8 @@ impl AllowedPaths {
         me
     }
 
-    /// Lets authenticated users `get` the paths of ClusterRole `system:discovery`, as its default binding does.
+    /// Lets authenticated users `get` the paths of ClusterRole `system:discovery`, as its default binding
+    /// does.
     #[cfg(test)]
     pub(crate) fn discovery() -> Self {
         let mut me = Self::new(["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]);

@@ -1,10 +1,10 @@
-//! The RBAC authorizer (upstream's `plugin/pkg/auth/authorizer/rbac`), over an in-memory index of bindings by subject.
-//! Entry point: [`Rbac`].
+//! The RBAC authorizer (upstream's `plugin/pkg/auth/authorizer/rbac`), over an in-memory index of bindings by
+//! subject. Entry point: [`Rbac`].
 //!
-//! Decisions are read-your-writes: an acknowledged change of a role or binding applies to the next decision. The index
-//! records how far it has read each of the four resources and compares that with their latest revisions; a decision
-//! waits, usually for microseconds, until it has caught up. If it does not within `CATCH_UP_TIMEOUT`, the decision
-//! fails with an error rather than use stale data.
+//! Decisions are read-your-writes: an acknowledged change of a role or binding applies to the next decision.
+//! The index records how far it has read each of the four resources and compares that with their latest
+//! revisions; a decision waits, usually for microseconds, until it has caught up. If it does not within
+//! `CATCH_UP_TIMEOUT`, the decision fails with an error rather than use stale data.
 //!
 //! ```text
 //! storage ──watch──► informer ──change──► Index (persistent maps) ──swap──► decisions
@@ -18,6 +18,7 @@ mod index;
 mod objects;
 mod postings;
 mod resolved;
+mod rule;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -27,9 +28,9 @@ pub(crate) use escalation::{HeldRules, MissingRules};
 pub(crate) use explain::Explanation;
 pub(crate) use follow::Sources;
 pub(crate) use index::Index;
-pub use objects::PolicyRule;
 pub(crate) use objects::{Binding, Role};
 pub(crate) use postings::{BudgetExhausted, StepBudget};
+pub use rule::PolicyRule;
 
 use super::attributes::OwnedAttributes;
 use super::{Attributes, Authorizer, Rules, Verdict};
@@ -100,8 +101,8 @@ impl Rbac {
         Ok(self.index.load_full())
     }
 
-    /// The distinct roles bound to a user in a namespace (`""`: cluster-wide only), and the bindings that could not be
-    /// resolved.
+    /// The distinct roles bound to a user in a namespace (`""`: cluster-wide only), and the bindings that
+    /// could not be resolved.
     ///
     /// # Errors
     /// [`Behind`] if the index does not catch up in time.

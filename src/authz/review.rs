@@ -16,7 +16,8 @@ fn requirement(key: &str, operator: &str, values: Vec<Value>) -> Value {
 
 /// The requirements of both selectors; empty if a selector matches everything or does not parse.
 fn requirements(attributes: &Attributes<'_>) -> [(&'static str, Vec<Value>); 2] {
-    // An unparsable selector is omitted: the review is then about an unrestricted list, which is the stricter question.
+    // An unparsable selector is omitted: the review is then about an unrestricted list, which is the stricter
+    // question.
     let fields = FieldSelector::parse(attributes.field_selector).unwrap_or_default();
     let field = fields.terms().iter().map(|t| {
         let operator = if t.equal { "In" } else { "NotIn" };

@@ -6,7 +6,8 @@ use crate::request::UserInfo;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Runs its members in order until one allows or denies. If none does, the reasons of all are joined by line breaks.
+/// Runs its members in order until one allows or denies. If none does, the reasons of all are joined by line
+/// breaks.
 pub struct Union(Vec<Arc<dyn Authorizer>>);
 
 impl Union {

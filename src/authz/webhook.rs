@@ -1,6 +1,6 @@
-//! Webhook authorization: `--authorization-webhook-*`, or an entry of the authorization configuration. Follows
-//! upstream's `plugin/pkg/authorizer/webhook`. Results are cached. If the webhook cannot be reached, the failure policy
-//! decides, and the error makes the request a 500 unless another authorizer allows it.
+//! Webhook authorization: `--authorization-webhook-*`, or an entry of the authorization configuration.
+//! Follows upstream's `plugin/pkg/authorizer/webhook`. Results are cached. If the webhook cannot be reached,
+//! the failure policy decides, and the error makes the request a 500 unless another authorizer allows it.
 
 use super::match_conditions::{ConditionError, MatchConditions};
 use super::review::Contradiction;

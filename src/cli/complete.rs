@@ -71,8 +71,8 @@ impl CompletedOptions {
         &self.warnings
     }
 
-    /// A function that the threads of the compute pool and of the embedded store call once they are idle, such as one that
-    /// returns free memory to the system.
+    /// A function that the threads of the compute pool and of the embedded store call once they are idle,
+    /// such as one that returns free memory to the system.
     pub fn on_idle(&mut self, call: fn()) {
         self.compute.on_idle = Some(call);
     }

@@ -1,4 +1,5 @@
-//! `torana config`: prints, checks and writes configuration files. Each subcommand takes the flags of `torana serve`.
+//! `torana config`: prints, checks and writes configuration files. Each subcommand takes the flags of
+//! `torana serve`.
 
 use super::configuration::{self, API_VERSION};
 use super::flags::{self, Support};

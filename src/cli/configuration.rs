@@ -1,13 +1,14 @@
-//! `ToranaConfiguration`: the flags of `torana serve` as a file. Every flag in the table is a field of the same name in
-//! camelCase and of the same type; there is no second list of options.
+//! `ToranaConfiguration`: the flags of `torana serve` as a file. Every flag in the table is a field of the
+//! same name in camelCase and of the same type; there is no second list of options.
 //!
-//! [`Configuration::load`] reads a file, [`to_yaml`] writes one. Flags on the command line win ([`Configuration::under`]).
+//! [`Configuration::load`] reads a file, [`to_yaml`] writes one. Flags on the command line win
+//! ([`Configuration::under`]).
 
 mod docs;
 
 pub(crate) use docs::markdown;
 
-use super::flags::{FLAGS, Flag, Support, ValueType, like};
+use super::flags::{FLAGS, Flag, Support, ValueType, field_of, like};
 use super::value::{self, UsageError, Values};
 use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::value::{Map, Value};
@@ -22,18 +23,6 @@ pub(crate) const KIND: &str = "ToranaConfiguration";
 #[derive(Debug, Default)]
 pub(crate) struct Configuration {
     values: Values,
-}
-
-/// The field of a flag: its name in camelCase.
-pub(crate) fn field_of(flag: &str) -> String {
-    let mut words = flag.split('-');
-    let mut field = words.next().unwrap_or_default().to_owned();
-    for word in words {
-        let (first, rest) = word.split_at(word.len().min(1));
-        field += &first.to_ascii_uppercase();
-        field += rest;
-    }
-    field
 }
 
 fn flag_of(field: &str) -> Option<&'static Flag> {
@@ -63,8 +52,8 @@ impl Configuration {
     /// Reads a file, YAML or JSON.
     ///
     /// # Errors
-    /// A one-line [`UsageError`] with file, line and mend: the file cannot be read, is of another kind or version, or has a
-    /// field that is unknown, given twice or of another type.
+    /// A one-line [`UsageError`] with file, line and mend: the file cannot be read, is of another kind or
+    /// version, or has a field that is unknown, given twice or of another type.
     pub(crate) fn load(path: &Path) -> Result<Self, UsageError> {
         let text = std::fs::read(path)
             .map_err(|e| UsageError::new(format!("--config: cannot read {}: {e}", path.display())))?;
@@ -134,7 +123,8 @@ fn unknown(field: &str) -> String {
     }
 }
 
-/// Decodes a file, and returns which keys it has twice. JSON is decoded as such, because YAML forbids some characters in its strings.
+/// Decodes a file, and returns which keys it has twice. JSON is decoded as such, because YAML forbids some
+/// characters in its strings.
 fn decode(text: &[u8]) -> Result<(Value, Vec<String>), yaml::Error> {
     if text.trim_ascii_start().starts_with(b"{")
         && let Ok((document, notes)) = json::decode_with_duplicates(text)
@@ -227,8 +217,8 @@ pub(crate) fn document(values: &Values) -> Value {
     Value::from(fields)
 }
 
-/// The values as a file: apiVersion and kind first, then the fields in the order of docs/flags.md. With `defaults`, supported
-/// flags that were not given follow as comments with their default and help.
+/// The values as a file: apiVersion and kind first, then the fields in the order of docs/flags.md. With
+/// `defaults`, supported flags that were not given follow as comments with their default and help.
 pub(crate) fn to_yaml(values: &Values, defaults: bool) -> String {
     let mut out = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
     for group in super::flags::Group::ALL {

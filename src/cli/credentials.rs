@@ -24,7 +24,8 @@ pub struct TokenCommand {
 /// The user of a generated kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// A user with a client certificate, and optionally a group. (Only one, a limitation of the certificate library.)
+    /// A user with a client certificate, and optionally a group. (Only one, a limitation of the certificate
+    /// library.)
     User(String, Option<String>),
     /// A service account with a token: namespace and name.
     ServiceAccount(String, String),

@@ -1,5 +1,5 @@
-//! `torana dev`: a gateway for a developer's machine. It takes the flags of `torana serve`, with other defaults, and a few
-//! of its own.
+//! `torana dev`: a gateway for a developer's machine. It takes the flags of `torana serve`, with other
+//! defaults, and a few of its own.
 
 use super::options::Options;
 use super::serve;

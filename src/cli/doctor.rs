@@ -1,5 +1,5 @@
-//! The command line of `torana doctor`: the flags of `torana serve`, since it examines what these would use. `app::doctor` runs
-//! it.
+//! The command line of `torana doctor`: the flags of `torana serve`, since it examines what these would use.
+//! `app::doctor` runs it.
 
 use super::options::Options;
 use super::serve;

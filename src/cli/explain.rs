@@ -1,5 +1,5 @@
-//! `torana explain-access USER VERB RESOURCE [-n NAMESPACE]`: queries a running server for the rule that allows an
-//! access, or for the rules that come closest to allowing it.
+//! `torana explain-access USER VERB RESOURCE [-n NAMESPACE]`: queries a running server for the rule that
+//! allows an access, or for the rules that come closest to allowing it.
 
 use super::QueryError;
 use crate::apimachinery::codec::json;

@@ -1,8 +1,8 @@
 //! The table of flags: every flag of kube-apiserver v1.36 and our own, with type, default, support and help.
 //!
-//! [`FLAGS`] is the single source for the parser, `--help`, the start-up warnings and docs/flags.md. A flag that is not
-//! supported is never dropped silently: it is accepted with a warning, or rejected if ignoring it would weaken security
-//! or break a promise to the user.
+//! [`FLAGS`] is the single source for the parser, `--help`, the start-up warnings and docs/flags.md. A flag
+//! that is not supported is never dropped silently: it is accepted with a warning, or rejected if ignoring it
+//! would weaken security or break a promise to the user.
 
 mod docs;
 mod table;
@@ -25,6 +25,18 @@ pub(crate) struct Flag {
     pub support: Support,
     /// Help text.
     pub help: &'static str,
+}
+
+/// The field of a flag: its name in camelCase.
+pub(crate) fn field_of(flag: &str) -> String {
+    let mut words = flag.split('-');
+    let mut field = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let (first, rest) = word.split_at(word.len().min(1));
+        field += &first.to_ascii_uppercase();
+        field += rest;
+    }
+    field
 }
 
 /// The type of a flag's value.
@@ -139,8 +151,8 @@ pub(crate) fn find(name: &str) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.name == name)
 }
 
-/// The candidate that a misspelt name probably means: the one at the smallest edit distance, if that is at most a third of
-/// its length.
+/// The candidate that a misspelt name probably means: the one at the smallest edit distance, if that is at
+/// most a third of its length.
 pub(super) fn like(name: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
     // The distance is quadratic in the length.
     const MAX: usize = 100;

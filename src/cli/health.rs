@@ -1,5 +1,5 @@
-//! `torana health`: one request to a health endpoint of a running server, for health checks of containers, whose images have
-//! no other client.
+//! `torana health`: one request to a health endpoint of a running server, for health checks of containers,
+//! whose images have no other client.
 
 use super::QueryError;
 use crate::client::{FetchError, Fetcher};

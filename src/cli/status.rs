@@ -1,5 +1,5 @@
-//! `torana status`: shows the state of each APIService and of each admission webhook, queried from `/debug/aggregator` and
-//! `/debug/admission` of a running server.
+//! `torana status`: shows the state of each APIService and of each admission webhook, queried from
+//! `/debug/aggregator` and `/debug/admission` of a running server.
 
 mod webhooks;
 
@@ -70,12 +70,12 @@ impl StatusCommand {
         }
     }
 
-    /// Queries the server and formats the result. With `--watch` it prints each result itself, and ends successfully on
-    /// Ctrl-C, on SIGTERM, and when standard output is closed.
+    /// Queries the server and formats the result. With `--watch` it prints each result itself, and ends
+    /// successfully on Ctrl-C, on SIGTERM, and when standard output is closed.
     ///
     /// # Errors
-    /// `QueryError`: the server cannot be reached or rejects the request. With `--watch` only the first request
-    /// is fatal; later failures are reported and retried.
+    /// `QueryError`: the server cannot be reached or rejects the request. With `--watch` only the first
+    /// request is fatal; later failures are reported and retried.
     pub fn run(&self) -> BoxFuture<'_, Result<String, QueryError>> {
         self.query().boxed()
     }

@@ -1,4 +1,5 @@
-//! The command line of `torana store`, which maintains the store and copies it to and from etcd. `app::tool` runs it.
+//! The command line of `torana store`, which maintains the store and copies it to and from etcd. `app::tool`
+//! runs it.
 
 use super::flags::FLAGS;
 use super::options::StorageOptions;

@@ -1,5 +1,5 @@
-//! The flag values as given, parsed like Go's flag types. [`Values`] holds them; [`UsageError`] is the error of the
-//! whole command line.
+//! The flag values as given, parsed like Go's flag types. [`Values`] holds them; [`UsageError`] is the error
+//! of the whole command line.
 
 use super::flags::{self, Flag, ValueType};
 use crate::apimachinery::time::parse_duration;
@@ -82,7 +82,7 @@ impl Values {
             .iter()
             .filter(|(name, _)| named.contains(format!("--{name}").as_str()));
         let places: Vec<String> = places
-            .map(|(name, place)| format!("{} in {place}", super::configuration::field_of(name)))
+            .map(|(name, place)| format!("{} in {place}", super::flags::field_of(name)))
             .collect();
         match places.is_empty() {
             true => error,

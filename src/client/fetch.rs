@@ -1,5 +1,5 @@
-//! Single requests to configured https URLs, such as identity providers and webhooks. Entry points: [`Fetcher::get`]
-//! and [`Fetcher::post`].
+//! Single requests to configured https URLs, such as identity providers and webhooks. Entry points:
+//! [`Fetcher::get`] and [`Fetcher::post`].
 //!
 //! What a failure means to the caller is decided here; the requests are `http`'s.
 
@@ -13,9 +13,9 @@ use http::{Method, StatusCode, Uri, header};
 use std::fmt;
 use std::time::Duration;
 
-/// Upper limit on the size of a response. Key sets, discovery documents and reviews take a few kilobytes. The limit
-/// matters because unauthenticated callers can trigger as many concurrent requests to a webhook as they have
-/// connections.
+/// Upper limit on the size of a response. Key sets, discovery documents and reviews take a few kilobytes. The
+/// limit matters because unauthenticated callers can trigger as many concurrent requests to a webhook as they
+/// have connections.
 const MAX_RESPONSE: usize = 512 << 10;
 
 /// Why a fetch failed.
@@ -69,7 +69,8 @@ fn transient(what: impl fmt::Display) -> FetchError {
 }
 
 impl Fetcher {
-    /// Trusts the CA certificates of `ca_pem`, or those of the system. A response must arrive within `timeout`.
+    /// Trusts the CA certificates of `ca_pem`, or those of the system. A response must arrive within
+    /// `timeout`.
     ///
     /// # Errors
     /// The certificates cannot be used.
@@ -166,7 +167,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// Starts a server for `localhost` that sends `said` to every client; returns its certificate and address.
+    /// Starts a server for `localhost` that sends `said` to every client; returns its certificate and
+    /// address.
     async fn server(said: &'static str) -> (String, String) {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();

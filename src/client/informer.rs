@@ -1,8 +1,8 @@
-//! Informers over a storage of the same process: keep the parsed objects of one resource in memory, fed by a watch, and
-//! notify subscribers of changes.
+//! Informers over a storage of the same process: keep the parsed objects of one resource in memory, fed by a
+//! watch, and notify subscribers of changes.
 //!
-//! Entry point: [`Informer::new`]; the handle it returns must be run. Each object is parsed once per change; a snapshot
-//! costs one pointer. When the watch ends, the informer lists again and reports the differences.
+//! Entry point: [`Informer::new`]; the handle it returns must be run. Each object is parsed once per change;
+//! a snapshot costs one pointer. When the watch ends, the informer lists again and reports the differences.
 
 use crate::storage::interface::WatchItem;
 use crate::storage::{Entry, Error, MinRevision, Predicate, Revision, Storage, WatchOptions};
@@ -41,7 +41,8 @@ struct Inner<T> {
     items: ArcSwap<Items<T>>,
     subscribers: Mutex<Arc<Vec<Subscriber<T>>>>,
     synced: Signal,
-    /// Revision up to which everything is applied and subscribers were notified; 0 until the initial list is applied.
+    /// Revision up to which everything is applied and subscribers were notified; 0 until the initial list is
+    /// applied.
     applied_revision: AtomicU64,
     moved: Notify,
 }
@@ -134,9 +135,9 @@ impl<T: Send + Sync + 'static> Informer<T> {
         self.0.moved.notify_waiters();
     }
 
-    /// Calls `f` for each change, once the snapshot contains it. `f` runs in the informer's task (for large objects on
-    /// the blocking pool, one change at a time) and must not block; typically it adds keys to a work queue. Earlier
-    /// changes are not reported.
+    /// Calls `f` for each change, once the snapshot contains it. `f` runs in the informer's task (for large
+    /// objects on the blocking pool, one change at a time) and must not block; typically it adds keys to a
+    /// work queue. Earlier changes are not reported.
     pub(crate) fn subscribe(&self, f: impl Fn(&Change<'_, T>) + Send + Sync + 'static) {
         let mut all = self.0.subscribers.lock();
         match Arc::get_mut(&mut all) {
@@ -178,7 +179,8 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
         }
     }
 
-    /// Parses one object, applies the change and notifies subscribers; on the blocking pool if the object is large.
+    /// Parses one object, applies the change and notifies subscribers; on the blocking pool if the object is
+    /// large.
     async fn process(&self, entry: &Arc<Entry>, bytes: usize, deleted: bool) {
         let (informer, parse, entry) = (self.informer.clone(), self.parse, entry.clone());
         let work = move || informer.apply(&entry.key, (!deleted).then(|| Arc::new(parse(&entry))));

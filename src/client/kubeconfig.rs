@@ -1,5 +1,6 @@
-//! Kubeconfig files, as far as server programs need them: certificates, keys and tokens, inline or in files. Exec
-//! plugins and auth providers are rejected with an error. Entry point: [`ClientConfig::from_kubeconfig`].
+//! Kubeconfig files, as far as server programs need them: certificates, keys and tokens, inline or in files.
+//! Exec plugins and auth providers are rejected with an error. Entry point:
+//! [`ClientConfig::from_kubeconfig`].
 
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::yaml;
@@ -147,7 +148,8 @@ impl ClientConfig {
         Ok(roots)
     }
 
-    /// A TLS configuration that verifies the server, and presents the client certificate. It offers no protocol by ALPN.
+    /// A TLS configuration that verifies the server, and presents the client certificate. It offers no
+    /// protocol by ALPN.
     ///
     /// # Errors
     /// A certificate or key cannot be used.

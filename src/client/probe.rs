@@ -1,5 +1,5 @@
-//! Health probe of a component on this machine, as upstream's component statuses use it: HTTPS without verification of
-//! the certificate, one GET. Entry point: [`https`].
+//! Health probe of a component on this machine, as upstream's component statuses use it: HTTPS without
+//! verification of the certificate, one GET. Entry point: [`https`].
 
 use super::http::{HttpClient, HttpError, Limits, root_cause};
 use crate::proxy::verify::{AnyServer, Verifier};

@@ -1,8 +1,8 @@
 //! A small API client for programs built on this library: one server, JSON in and out. Entry point:
 //! [`Client::try_new`].
 //!
-//! Used for delegated authentication and authorization and for the registration of an extension server. User traffic
-//! takes the aggregator's proxy, which has its own connection pool.
+//! Used for delegated authentication and authorization and for the registration of an extension server. User
+//! traffic takes the aggregator's proxy, which has its own connection pool.
 
 use super::http::{HttpClient, HttpError, Limits};
 use super::kubeconfig::ClientConfig;

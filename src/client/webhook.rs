@@ -1,13 +1,14 @@
-//! Calls webhooks: posts a review to the server that a `clientConfig` names, and returns the response's body. Used by the
-//! conversion of custom resources and by admission. Error texts are those of upstream's client, because clients see them.
+//! Calls webhooks: posts a review to the server that a `clientConfig` names, and returns the response's body.
+//! Used by the conversion of custom resources and by admission. Error texts are those of upstream's client,
+//! because clients see them.
 //!
-//! Entry points: [`Webhooks::connect`], once per configuration, then [`Webhook::post`]. The contents of reviews and what
-//! a failure means are left to the caller.
+//! Entry points: [`Webhooks::connect`], once per configuration, then [`Webhook::post`]. The contents of
+//! reviews and what a failure means are left to the caller.
 //!
-//! A webhook harms only those who need it: each has connections of its own ([`Limits`] bounds calls, waiting callers
-//! and the size of responses), few large responses are in memory at the same time (`response`), one that has stopped
-//! answering fails at once (`circuit`), and redirects are not followed. Connections, and the choice among the endpoints of
-//! a Service, are those of [`crate::proxy::transport`].
+//! A webhook harms only those who need it: each has connections of its own ([`Limits`] bounds calls, waiting
+//! callers and the size of responses), few large responses are in memory at the same time (`response`), one
+//! that has stopped answering fails at once (`circuit`), and redirects are not followed. Connections, and the
+//! choice among the endpoints of a Service, are those of [`crate::proxy::transport`].
 
 mod answer;
 mod circuit;
@@ -107,7 +108,8 @@ pub(crate) struct Webhook {
 }
 
 impl Webhooks {
-    /// Webhooks that are called with these TLS settings, egress rules and Services. Connections are driven in `tasks`.
+    /// Webhooks that are called with these TLS settings, egress rules and Services. Connections are driven in
+    /// `tasks`.
     pub(crate) fn new(
         tls: TlsBuilder,
         outbound: Outbound,
@@ -171,7 +173,8 @@ impl Webhooks {
 }
 
 impl Webhook {
-    /// Posts a review and returns the body of the successful response. `?timeout=` tells the webhook how long it has.
+    /// Posts a review and returns the body of the successful response. `?timeout=` tells the webhook how long
+    /// it has.
     ///
     /// # Errors
     /// [`CallError`].

@@ -1,9 +1,10 @@
-//! Secrets of the type `kubernetes.io/service-account-token` (`pkg/controller/serviceaccount/tokens_controller.go`): fills them
-//! with a token that does not expire, and deletes them when their ServiceAccount is gone.
+//! Secrets of the type `kubernetes.io/service-account-token`
+//! (`pkg/controller/serviceaccount/tokens_controller.go`): fills them with a token that does not expire, and
+//! deletes them when their ServiceAccount is gone.
 
 use super::Term;
 use super::loopback::{Failure, Loopback, Path, found};
-use super::secrets::Secret;
+use super::secrets::{ACCOUNT, ACCOUNT_UID, AccountToken, Secret};
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::{Str, Value};
@@ -25,48 +26,6 @@ use std::sync::{Arc, LazyLock};
 const QUEUE: &str = "serviceaccount_tokens_service";
 /// Upstream's default of `--concurrent-serviceaccount-token-syncs`.
 const WORKERS: usize = 5;
-const TYPE: &str = "kubernetes.io/service-account-token";
-pub(crate) const ACCOUNT: &str = "kubernetes.io/service-account.name";
-pub(crate) const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
-
-/// A Secret for the token of a ServiceAccount.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct AccountToken {
-    pub uid: Str,
-    /// The name of the ServiceAccount.
-    pub account: Str,
-    /// Empty if the Secret does not name it.
-    pub account_uid: Str,
-}
-
-impl AccountToken {
-    /// `None` if the Secret is of another type or names no ServiceAccount.
-    pub(crate) fn from_entry(entry: &Entry) -> Option<Self> {
-        static PARTS: LazyLock<Mask> = LazyLock::new(|| {
-            let mut mask = Mask::of(&["metadata.uid", "type"]);
-            for key in [ACCOUNT, ACCOUNT_UID] {
-                mask.include(&["metadata".into(), "annotations".into(), key.into()]);
-            }
-            mask
-        });
-        (entry.field("type") == Some(TYPE)).then(|| Self::from_value(&entry.decode_parts(&PARTS)))?
-    }
-
-    fn from_value(secret: &Value) -> Option<Self> {
-        let annotation = |key| secret.annotation(key).unwrap_or_default().into();
-        let token = Self {
-            uid: secret.uid().into(),
-            account: annotation(ACCOUNT),
-            account_uid: annotation(ACCOUNT_UID),
-        };
-        (secret.str_at(&["type"]) == TYPE && !token.account.is_empty()).then_some(token)
-    }
-
-    /// Whether the token is one of this account.
-    pub(crate) fn is_of(&self, account: &Value) -> bool {
-        self.account_uid.is_empty() || self.account_uid == account.uid()
-    }
-}
 
 /// A Secret that was changed or deleted, or whose ServiceAccount was.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -89,7 +48,7 @@ fn account_key(key: &str, token: &AccountToken) -> Option<Str> {
     Some(format!("{namespace}/{}", token.account).into())
 }
 
-/// Follows the index.
+/// Updates the index with a change of a Secret.
 fn index(by_account: &ByAccount, change: &Change<'_, Secret>) {
     let account = |secret: Option<&Arc<Secret>>| account_key(change.key, secret?.account()?);
     let (old, new) = (account(change.old), account(change.new));
@@ -285,20 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_belongs_to_the_account_it_names_by_its_uid_if_it_has_one() {
-        let of = |annotations: Value| {
-            AccountToken::from_value(&json!({"type": TYPE, "metadata": {"uid": "s", "annotations": (annotations)}}))
-        };
-        let account = json!({"metadata": {"name": "a", "uid": "u"}});
-        let named = of(json!({ACCOUNT: "a"})).expect("it names an account");
-        assert!(named.is_of(&account));
-        let other = of(json!({ACCOUNT: "a", ACCOUNT_UID: "former"})).expect("it names an account");
-        assert!(!other.is_of(&account));
-        assert_eq!(of(json!({})), None);
-    }
-
-    #[test]
-    fn only_what_is_missing_is_filled_in() {
+    fn only_missing_fields_are_filled_in() {
         let ca = Bytes::from_static(b"PEM");
         let empty = json!({"metadata": {"namespace": "x"}});
         let filled = missing(&empty, Some(&ca)).expect("all is missing");

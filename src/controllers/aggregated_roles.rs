@@ -1,5 +1,5 @@
-//! The rules of aggregated ClusterRoles such as `admin`, `edit` and `view`: those of the roles that their selectors match
-//! (`pkg/controller/clusterroleaggregation`).
+//! The rules of aggregated ClusterRoles such as `admin`, `edit` and `view`: those of the roles that their
+//! selectors match (`pkg/controller/clusterroleaggregation`).
 
 use super::loopback::{APPLY, Failure, Path};
 use super::term::Term;
@@ -77,7 +77,8 @@ pub(crate) fn start(term: &Term) {
     });
 }
 
-/// Calls `add` with the roles whose rules a change concerns. There are few aggregated roles, so all are asked.
+/// Calls `add` with the roles whose rules a change concerns. There are few aggregated roles, so all are
+/// asked.
 fn concerned(roles: &Informer<Role>, change: &Change<'_, Role>, mut add: impl FnMut(&str)) {
     let sides = || [change.old, change.new].into_iter().flatten();
     for (name, role) in roles.snapshot().iter() {

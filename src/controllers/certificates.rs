@@ -1,12 +1,14 @@
-//! Certificate signing requests for the signers that Kubernetes defines (`pkg/controller/certificates`): approves those of
-//! kubelets for themselves, signs what is approved, and deletes what nobody needs any more.
+//! Certificate signing requests for the signers that Kubernetes defines (`pkg/controller/certificates`):
+//! approves requests of kubelets for their own certificates, signs approved requests, and deletes old ones.
 //!
 //! `rules` says what a signer accepts, `cleaner` how long a request is kept.
 
 mod cleaner;
 mod rules;
+mod signing;
 
 pub(crate) use cleaner::start as start_cleaner;
+pub(crate) use signing::SigningConfig;
 
 use super::loopback::{Failure, Loopback, Path, found};
 use super::term::Term;
@@ -23,44 +25,12 @@ use crate::x509::CertificateRequest;
 use ::time::OffsetDateTime;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 const GROUP: &str = "certificates.k8s.io";
 const QUEUE: &str = "certificate";
-/// A request for less is signed for this long.
-const SHORTEST: Duration = Duration::from_secs(600);
 
-/// The CAs of `--cluster-signing-cert-file`, or those that were generated.
-#[derive(Clone, Debug)]
-pub(crate) struct SigningConfig {
-    /// Signs certificates of clients: certificate and key file.
-    pub(crate) clients: Option<(PathBuf, PathBuf)>,
-    /// Signs certificates of kubelets' servers.
-    pub(crate) kubelets: Option<(PathBuf, PathBuf)>,
-    /// `--cluster-signing-duration`
-    pub(crate) longest: Duration,
-}
-
-impl SigningConfig {
-    fn of(&self, signer: &str) -> Option<&(PathBuf, PathBuf)> {
-        match signer {
-            rules::KUBELET_SERVING => self.kubelets.as_ref(),
-            rules::CLIENT | rules::KUBELET_CLIENT | rules::LEGACY => self.clients.as_ref(),
-            _ => None,
-        }
-    }
-
-    /// How long a certificate lives.
-    fn life(&self, request: &Value) -> Duration {
-        let asked = request.at(&["spec", "expirationSeconds"]).as_i64();
-        let asked = asked.map(|s| Duration::from_secs(u64::try_from(s).unwrap_or_default()));
-        asked.map_or(self.longest, |asked| asked.max(SHORTEST).min(self.longest))
-    }
-}
-
-/// What the loops look at first.
+/// The state of a request that decides which loop handles it.
 #[derive(Debug, PartialEq, Eq)]
 struct State {
     /// Neither approved nor denied.
@@ -176,7 +146,7 @@ async fn approve(api: Loopback, mut request: Value) -> Result<(), Failure> {
     )))
 }
 
-/// Whether who made the request may create this subresource of requests.
+/// Whether the requesting user may create this subresource of certificate signing requests.
 async fn may(api: &Loopback, request: &Value, subresource: &str) -> Result<bool, Failure> {
     let spec = request.get("spec");
     let attributes = json!({"group": GROUP, "resource": "certificatesigningrequests", "verb": "create", "version": "*",
@@ -249,6 +219,7 @@ async fn sign(config: Arc<SigningConfig>, api: Loopback, mut request: Value) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn certificates_live_as_long_as_asked_within_limits() {

@@ -1,4 +1,5 @@
-//! What the gateway serves, from its own aggregated discovery: built-in, custom and aggregated resources alike.
+//! The resources that the gateway serves, built-in, custom and aggregated, read from its own aggregated
+//! discovery.
 
 use super::loopback::{Failure, Loopback};
 use crate::apimachinery::value::{Str, Value};
@@ -38,7 +39,7 @@ pub(crate) struct Discovered {
 }
 
 impl Discovered {
-    /// client-go's text for the group versions that are not known (`discovery.ErrGroupDiscoveryFailed`).
+    /// client-go's text for group versions whose discovery failed (`discovery.ErrGroupDiscoveryFailed`).
     pub(crate) fn failure(&self) -> Option<String> {
         if self.stale.is_empty() {
             return None;
@@ -55,7 +56,8 @@ impl Discovered {
         ))
     }
 
-    /// Adds the groups of a discovery document. Of several versions of a resource, the group's first one is kept.
+    /// Adds the groups of a discovery document. Of several versions of a resource, the group's first one is
+    /// kept.
     fn add(&mut self, document: &Value) {
         for group in document.get("items").items() {
             let name = group.str_at(&["metadata", "name"]);
@@ -88,7 +90,7 @@ impl Discovered {
     }
 }
 
-/// Reads what is served now.
+/// Reads the resources that are served now.
 ///
 /// # Errors
 /// The gateway itself does not answer.

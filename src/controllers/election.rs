@@ -8,10 +8,10 @@
 //! empty                 empty               nobody: any gateway may take over
 //! ```
 //!
-//! A gateway names itself only in the annotation. To a manager the Lease then looks released, so a manager that is started
-//! takes it over at once, and the gateway, which follows the Lease, stops its loops. Every change is conditional on the
-//! resourceVersion. As in client-go's `leaderelection`, no clock of another machine is relied on: a lease expires when it
-//! has not changed for its duration.
+//! A gateway names itself only in the annotation. To a manager the Lease then looks released, so a manager
+//! that is started takes it over at once, and the gateway, which follows the Lease, stops its loops. Every
+//! change is conditional on the resourceVersion. As in client-go's `leaderelection`, no clock of another
+//! machine is relied on: a lease expires when it has not changed for its duration.
 
 use super::loopback::{Failure, Loopback, Path};
 use crate::apimachinery::object::ObjectView as _;

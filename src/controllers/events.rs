@@ -1,6 +1,7 @@
-//! [`Recorder`]: the events in which loops tell users what they cannot do (`client-go/tools/record`).
+//! [`Recorder`]: events by which loops report problems to users (`client-go/tools/record`).
 //!
-//! An event that repeats is counted in the first one. Events are written at most once; a failure is only logged.
+//! An event that repeats is counted in the first one. Events are written at most once; a failure is only
+//! logged.
 
 use super::loopback::{Failure, Loopback, Path};
 use crate::apimachinery::time;

@@ -1,5 +1,5 @@
-//! Deletes objects when their time has come. Upstream's loops for this list all objects at an interval; here each object is
-//! looked at once, when it expires.
+//! Deletes objects when their time has come. Upstream's loops for this list all objects at an interval; here
+//! each object is looked at once, when it expires.
 
 use super::loopback::{Failure, Path, found};
 use super::term::Term;
@@ -10,21 +10,21 @@ use crate::storage::Entry;
 use ::time::OffsetDateTime;
 use std::time::Duration;
 
-/// What a loop keeps of an object that may expire.
+/// The informer's record of an object that may expire.
 pub(crate) trait Expiring: Send + Sync + 'static {
-    /// When it is to be deleted.
+    /// The time of its deletion; `None` if it does not expire.
     fn expires(&self) -> Option<OffsetDateTime>;
     fn uid(&self) -> &str;
 }
 
-/// How a loop deletes.
+/// The parameters of a loop that deletes expired objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Loop {
     pub queue: &'static str,
     pub group: &'static str,
     pub resource: &'static str,
     pub service_account: &'static str,
-    /// What becomes of dependents.
+    /// The propagation policy, which decides about dependents.
     pub policy: &'static str,
 }
 

@@ -1,9 +1,9 @@
-//! The garbage collector (`pkg/controller/garbagecollector`): deletes objects whose owners are gone, and carries out
-//! foreground and orphaning deletion.
+//! The garbage collector (`pkg/controller/garbagecollector`): deletes objects whose owners are gone, and
+//! carries out foreground and orphaning deletion.
 //!
-//! The informers of all resources feed the [`Graph`]; what a change makes necessary goes to work queues. `examine` decides
-//! about one object with owners, `owners` about one owner with dependents. Objects of aggregated API servers are not
-//! followed, but may be owners.
+//! The informers of all resources feed the [`Graph`]; the objects that a change affects go to work queues.
+//! `examine` decides about one object with owners, `owners` about one owner with dependents. Objects of
+//! aggregated API servers are not followed, but may be owners.
 
 mod examine;
 mod graph;
@@ -32,7 +32,7 @@ const ORPHAN_WORKERS: usize = 8;
 /// Dependents of one owner that are handled before other tasks get their turn.
 const BATCH: usize = 64;
 
-/// What the workers share.
+/// State that the workers share.
 struct Collector {
     graph: Mutex<Graph<Arc<Resource>>>,
     objects: Arc<Objects>,
@@ -43,7 +43,7 @@ struct Collector {
     api: Loopback,
 }
 
-/// Why an item is tried again.
+/// Why an item is retried.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]

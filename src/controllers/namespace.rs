@@ -1,5 +1,6 @@
-//! Deletion of namespaces (`pkg/controller/namespace/deletion`): deletes what a terminating namespace contains, reports
-//! progress in its conditions, and removes the finalizer `kubernetes` from its spec when nothing is left.
+//! Deletion of namespaces (`pkg/controller/namespace/deletion`): deletes what a terminating namespace
+//! contains, reports progress in its conditions, and removes the finalizer `kubernetes` from its spec when
+//! nothing is left.
 //!
 //! ```text
 //! pods are left                  wait: nothing else is deleted before them

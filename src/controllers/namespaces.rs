@@ -1,4 +1,4 @@
-//! [`Namespace`]: what the loops need to know of a namespace.
+//! [`Namespace`]: the parts of a namespace that the loops need.
 
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;

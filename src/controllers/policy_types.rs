@@ -1,5 +1,6 @@
-//! Type checking of ValidatingAdmissionPolicies (`pkg/controller/validatingadmissionpolicystatus`): compiles their expressions
-//! with the schemas of the kinds that they match, and writes what is wrong into their status.
+//! Type checking of ValidatingAdmissionPolicies (`pkg/controller/validatingadmissionpolicystatus`): compiles
+//! their expressions with the schemas of the kinds that they match, and writes what is wrong into their
+//! status.
 //!
 //! A policy is checked once in each generation. It works the same whatever is found.
 

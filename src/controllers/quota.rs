@@ -1,5 +1,5 @@
-//! The status of ResourceQuotas: copies the limits from the spec, and counts the usage anew when objects are deleted or
-//! change what they use (`pkg/controller/resourcequota`). Creates are charged by admission.
+//! The status of ResourceQuotas: copies the limits from the spec, and counts the usage anew when objects are
+//! deleted or change what they use (`pkg/controller/resourcequota`). Creates are charged by admission.
 
 use super::loopback::{Failure, Loopback, Path, found};
 use super::objects::{Objects, Resource};
@@ -17,8 +17,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 const QUEUE: &str = "resourcequota_primary";
-/// Interval at which a quota is counted anew in any case: admission charges a write before it is stored, and a count in
-/// between misses it.
+/// Interval at which a quota is counted anew in any case: admission charges a write before it is stored, and
+/// a count in between misses it.
 const RESYNC: Duration = Duration::from_secs(300);
 /// Objects that are counted before other tasks get their turn.
 const BATCH: usize = 32;
@@ -31,7 +31,7 @@ fn limits(entry: &Entry) -> Limits {
     entry.decode_parts(&PARTS)
 }
 
-/// Whether a Pod counts, and in which scope. Other changes of a Pod do not change its usage.
+/// Whether a Pod counts, and in which scope. Only a change of these changes its usage.
 fn pod_usage(entry: &Entry) -> [bool; 3] {
     static PARTS: LazyLock<Mask> = LazyLock::new(|| {
         Mask::of(&[

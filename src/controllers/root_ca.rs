@@ -1,5 +1,5 @@
-//! The ConfigMap `kube-root-ca.crt` of every namespace: the CA certificates with which Pods verify this server
-//! (`pkg/controller/certificates/rootcacertpublisher`).
+//! The ConfigMap `kube-root-ca.crt` of every namespace: the CA certificates with which Pods verify this
+//! server (`pkg/controller/certificates/rootcacertpublisher`).
 
 use super::loopback::{Path, found};
 use super::term::Term;

@@ -1,7 +1,11 @@
-//! [`Secret`]: what the loops keep of a Secret. Only bootstrap tokens are kept with their content.
+//! [`Secret`]: the informers' record of a Secret. Only bootstrap tokens are stored with their content.
 
-use super::account_tokens::AccountToken;
-use super::bootstrap_tokens::BootstrapToken;
+mod account;
+mod bootstrap;
+
+pub(crate) use account::{ACCOUNT, ACCOUNT_UID, AccountToken};
+pub(crate) use bootstrap::{BOOTSTRAP_TOKENS, BootstrapToken};
+
 use super::expiry::Expiring;
 use crate::storage::Entry;
 use ::time::OffsetDateTime;

@@ -1,5 +1,5 @@
-//! `--controllers`: which loops run, by kube-controller-manager's names (`cmd/kube-controller-manager/names`) and rules:
-//! `*` stands for all that are on by default, `name` adds one, `-name` removes one.
+//! `--controllers`: which loops run, by kube-controller-manager's names (`cmd/kube-controller-manager/names`)
+//! and rules: `*` stands for all that are on by default, `name` adds one, `-name` removes one.
 
 /// A loop: its name, and the name that it had before v1.28, which is still accepted.
 pub(super) const NAMES: &[(&str, &str)] = &[

@@ -1,4 +1,5 @@
-//! The default ServiceAccount of every active namespace (`pkg/controller/serviceaccount/serviceaccounts_controller.go`).
+//! The default ServiceAccount of every active namespace
+//! (`pkg/controller/serviceaccount/serviceaccounts_controller.go`).
 
 use super::loopback::{Path, found};
 use super::term::Term;

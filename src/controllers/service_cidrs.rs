@@ -1,5 +1,5 @@
-//! ServiceCIDRs (`pkg/controller/servicecidrs`): gives each the finalizer that protects it and the condition `Ready`, and lets
-//! a deleted one go once no IPAddress needs it.
+//! ServiceCIDRs (`pkg/controller/servicecidrs`): gives each the finalizer that protects it and the condition
+//! `Ready`, and lets a deleted one go once no IPAddress needs it.
 
 use super::expiry::until;
 use super::loopback::{APPLY, Failure, Loopback, MERGE_PATCH, Path, found};
@@ -130,7 +130,8 @@ pub(crate) fn start(term: &Term) {
             addresses.synced().wait().await;
             let cidr = cidrs.get(&name);
             if cidr.as_ref().is_none_or(|c| c.deleted.is_none()) {
-                // A new range may take over the addresses of one that is being deleted; one that is gone leaves them to it.
+                // A new range may take over the addresses of one that is being deleted; one that is gone
+                // leaves them to it.
                 let all = cidrs.snapshot();
                 let deleted = all.iter().filter(|(_, c)| c.deleted.is_some());
                 deleted.for_each(|(name, _)| later.add((&**name).into()));

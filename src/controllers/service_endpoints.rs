@@ -1,8 +1,10 @@
 //! Where the Pods of Services can be reached: Endpoints (`pkg/controller/endpoint`) and EndpointSlices
-//! (`k8s.io/endpointslice`), and the EndpointSlices of Endpoints that users wrote (`pkg/controller/endpointslicemirroring`).
+//! (`k8s.io/endpointslice`), and the EndpointSlices of Endpoints that users wrote
+//! (`pkg/controller/endpointslicemirroring`).
 //!
-//! `workloads` follows Services and Pods and says which Service a change concerns. `slices`, `subsets` and `mirror` each
-//! compute one kind of object from them; the loops here read what exists and write the difference.
+//! `workloads` follows Services and Pods and says which Service a change concerns. `slices`, `subsets` and
+//! `mirror` each compute one kind of object from them; the loops here read what exists and write the
+//! difference.
 
 mod legacy;
 mod metrics;
@@ -73,7 +75,8 @@ struct OwnSlices {
 }
 
 impl OwnSlices {
-    /// Follows the slices that are labelled with `manager`. Calls `changed` with the Services whose slices changed.
+    /// Follows the slices that are labelled with `manager`. Calls `changed` with the Services whose slices
+    /// changed.
     fn follow(term: &Term, manager: &'static str, changed: impl Fn(Str) + Send + Sync + 'static) -> Option<Arc<Self>> {
         let storage = term.storage(GROUP, "endpointslices")?;
         let informer = term.inform((GROUP, "endpointslices"), SliceLabels::from_entry, |_| {})?;
@@ -111,7 +114,8 @@ impl OwnSlices {
         }
     }
 
-    /// The slices of a Service, without those that are being deleted. Includes everything that was written before.
+    /// The slices of a Service, without those that are being deleted. Includes everything that was written
+    /// before.
     async fn of(&self, service: &str) -> Result<Vec<Value>, Failure> {
         self.informer.catch_up(&*self.storage).await;
         let keys: Vec<Str> = {

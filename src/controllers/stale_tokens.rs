@@ -1,9 +1,8 @@
-//! Generated tokens in Secrets that nobody uses any more (`legacy_serviceaccount_token_cleaner.go`): once they were not used
-//! for a year they are marked as invalid, and after another year they are deleted. Secrets that users made are kept.
+//! Unused generated tokens in Secrets (`legacy_serviceaccount_token_cleaner.go`): after a year without use
+//! they are marked as invalid, and after another year they are deleted. Secrets that users created are kept.
 
-use super::account_tokens::AccountToken;
 use super::loopback::{Failure, Loopback, MERGE_PATCH, Path, found};
-use super::secrets::Secret;
+use super::secrets::{AccountToken, Secret};
 use super::term::Term;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;
@@ -37,7 +36,7 @@ struct Cleaner {
     period: Duration,
 }
 
-/// What the age of a token and of its marks allow.
+/// The action that the age of a token and of its marks allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Keep,

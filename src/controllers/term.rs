@@ -1,4 +1,4 @@
-//! [`Term`]: what the loops share for as long as this gateway is elected.
+//! [`Term`]: the state that the loops share while this gateway is elected.
 
 use super::loopback::Loopback;
 use super::namespaces::Namespace;
@@ -22,8 +22,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Backoff of failed items, upstream's default for controllers with a lower maximum: nobody restarts the loops of a
-/// gateway to have a failed item tried again.
+/// Backoff of failed items, upstream's default for controllers with a lower maximum: nobody restarts the
+/// loops of a gateway to have a failed item tried again.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(60));
 
 type Shared = HashMap<(TypeId, &'static str), Arc<dyn Any + Send + Sync>>;
@@ -38,9 +38,10 @@ pub(crate) struct Term {
     lookup: StoreLookup,
     namespaces: Informer<Namespace>,
     objects: Arc<Objects>,
-    /// What several loops use, by its type and name.
+    /// Values that several loops use, by type and name.
     shared: Mutex<Shared>,
-    /// Informers, run by [`Term::follow`] once all loops have subscribed: earlier changes are not reported to a subscriber.
+    /// Informers, run by [`Term::follow`] once all loops have subscribed: earlier changes are not reported to
+    /// a subscriber.
     pending: Mutex<Vec<Task>>,
     /// As [`Config::root_ca`].
     pub root_ca: Option<Arc<DynamicCa>>,
@@ -94,7 +95,7 @@ impl Term {
         &self.objects
     }
 
-    /// Begins to follow what the loops share. Called once, after they have subscribed.
+    /// Starts the shared informers. Called once, after the loops have subscribed.
     pub(crate) fn follow(&self) {
         let pending = std::mem::take(&mut *self.pending.lock());
         for (name, informer) in pending {
@@ -103,8 +104,8 @@ impl Term {
         self.objects.follow(&self.lookup, &self.tasks);
     }
 
-    /// Follows a resource; loops that keep the same parts of its objects share the informer. A subscriber sees every object,
-    /// as created if it exists already; it must not block.
+    /// The informer of a resource; loops that parse its objects in the same way share it. A subscriber sees
+    /// every object, as created if it exists already; it must not block.
     pub(crate) fn inform<T: Send + Sync + 'static>(
         &self,
         (group, resource): (&str, &'static str),
@@ -121,7 +122,7 @@ impl Term {
         Some(Informer::clone(&informer))
     }
 
-    /// What `make` makes, once per term.
+    /// The value that `make` returns; it is called once per term.
     pub(crate) fn shared<T: Send + Sync + 'static>(
         &self,
         name: &'static str,

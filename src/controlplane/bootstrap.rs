@@ -1,10 +1,10 @@
-//! The objects every cluster starts with: the system namespaces, the `default/kubernetes` Service and its endpoints,
-//! the default ServiceCIDR with its IPAddresses, and the ConfigMaps `extension-apiserver-authentication` and
-//! `kube-apiserver-legacy-service-account-token-tracking`.
+//! The objects every cluster starts with: the system namespaces, the `default/kubernetes` Service and its
+//! endpoints, the default ServiceCIDR with its IPAddresses, and the ConfigMaps
+//! `extension-apiserver-authentication` and `kube-apiserver-legacy-service-account-token-tracking`.
 //!
-//! Start at [`ensure`], which creates them once, and [`spawn_reconcilers`], which restores them while the server runs.
-//! The default [`rbac`] roles, [`flowcontrol`] objects and [`priority_classes`] have entry points (and post-start
-//! hooks) of their own.
+//! Start at [`ensure`], which creates them once, and [`spawn_reconcilers`], which restores them while the
+//! server runs. The default [`rbac`] roles, [`flowcontrol`] objects and [`priority_classes`] have entry
+//! points (and post-start hooks) of their own.
 
 pub(crate) mod flowcontrol;
 pub(crate) mod identity_lease;
@@ -24,8 +24,9 @@ use super::strategies::service::node_ports::Repair;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::registry::store::{Store, WriteOptions};
+use crate::registry::store::Store;
 use crate::registry::strategy::Context;
+use crate::registry::write::WriteOptions;
 use crate::tasks::TaskGroup;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt, stream};
@@ -41,7 +42,8 @@ const NODE_PORT_REPAIR: Duration = Duration::from_mins(3);
 /// Interval between reconciliations.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Creates or restores the default objects. A failing part does not stop the others. Idempotent, hence cancel safe.
+/// Creates or restores the default objects. A failing part does not stop the others. Idempotent, hence cancel
+/// safe.
 ///
 /// # Errors
 /// The first failure.
@@ -66,8 +68,9 @@ pub(crate) fn ensure<'a>(
     .boxed()
 }
 
-/// Runs [`ensure`] every minute, and publishes the trust configuration as soon as it rotates or the published copy is
-/// modified. The tasks belong to `group` and end with it; returns false if the group is already stopping.
+/// Runs [`ensure`] every minute, and publishes the trust configuration as soon as it rotates or the published
+/// copy is modified. The tasks belong to `group` and end with it; returns false if the group is already
+/// stopping.
 pub(crate) fn spawn_reconcilers(
     group: &TaskGroup,
     plane: Arc<ControlPlane>,
@@ -91,7 +94,8 @@ pub(crate) fn spawn_reconcilers(
     group.spawn("bootstrap", async move {
         let mut rotates = true;
         loop {
-            // Shutdown wins. A rotation must reach backends within seconds, so it has priority over the timer.
+            // Shutdown wins. A rotation must reach backends within seconds, so it has priority over the
+            // timer.
             tokio::select! {
                 biased;
                 () = stop.wait() => return,

@@ -1,8 +1,8 @@
 //! Table columns of the built-in kinds (`kubectl get`): headings and cells, following upstream's
 //! `pkg/printers/internalversion/printers.go`.
 //!
-//! Start at [`table`]. Each submodule has one function per kind that returns its [`Columns`]; building the `Table`
-//! response is left to `endpoints::respond::table`.
+//! Start at [`table`]. Each submodule has one function per kind that returns its [`Columns`]; building the
+//! `Table` response is left to `endpoints::respond::table`.
 
 pub(super) mod autoscaling;
 pub(super) mod cells;
@@ -24,8 +24,9 @@ use std::sync::Arc;
 /// A heading: name, type, priority, description.
 pub(super) type Heading = (&'static str, &'static str, i64, &'static str);
 
-/// Builds the columns of one kind. `reads` lists the fields the cells use, besides the name and the creation time,
-/// so that only these have to be decoded. The columns `Name` and `Attacher` get the format `name`, as upstream.
+/// Builds the columns of one kind. `reads` lists the fields the cells use, besides the name and the creation
+/// time, so that only these have to be decoded. The columns `Name` and `Attacher` get the format `name`, as
+/// upstream.
 pub(super) fn table(headings: &[Heading], reads: &[&str], cells: fn(&Value) -> Vec<Value>) -> Columns {
     let columns: Vec<Column> = headings
         .iter()

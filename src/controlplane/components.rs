@@ -1,5 +1,6 @@
-//! The `componentstatuses` resource: a read-only [`Storage`] that probes the components on each read and stores nothing
-//! (upstream's `pkg/registry/core/componentstatus`). Start at [`Components`]; probes are supplied by the embedder.
+//! The `componentstatuses` resource: a read-only [`Storage`] that probes the components on each read and
+//! stores nothing (upstream's `pkg/registry/core/componentstatus`). Start at [`Components`]; probes are
+//! supplied by the embedder.
 
 use crate::apimachinery::value::Value;
 use crate::json;
@@ -17,7 +18,8 @@ use std::sync::Arc;
 pub(crate) trait Probe: Send + Sync + 'static {
     /// The component's name, such as `scheduler`.
     fn name(&self) -> &str;
-    /// Probes the component. Returns its message if it is healthy. Must be cancel safe: it is dropped with the request.
+    /// Probes the component. Returns its message if it is healthy. Must be cancel safe: it is dropped with
+    /// the request.
     ///
     /// # Errors
     /// The reason it is unhealthy.

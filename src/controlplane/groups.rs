@@ -1,5 +1,6 @@
-//! The resource tables: one declarative file per API group, each with a function that returns its [`Resource`]s.
-//! `controlplane::build` calls them. The notation is the builder in [`resource_builder`](super::resource_builder).
+//! The resource tables: one declarative file per API group, each with a function that returns its
+//! [`Resource`]s. `controlplane::build` calls them. The notation is the builder in
+//! [`resource_builder`](super::resource_builder).
 //!
 //! [`Resource`]: crate::registry::resource::Resource
 

@@ -1,6 +1,6 @@
-//! Builder for resource definitions. The files in `controlplane/groups` define each resource as one call chain on
-//! [`ResourceBuilder`] that starts at [`GroupVersionBuilder::kind`] and ends in [`ResourceBuilder::build`]; anything
-//! not mentioned has the common default.
+//! Builder for resource definitions. The files in `controlplane/groups` define each resource as one call
+//! chain on [`ResourceBuilder`] that starts at [`GroupVersionBuilder::kind`] and ends in
+//! [`ResourceBuilder::build`]; anything not mentioned has the common default.
 
 use super::metadata;
 use super::schema::BuiltinSchema;
@@ -12,9 +12,9 @@ use crate::apimachinery::value::{Str, Value};
 use crate::endpoints::discovery::resources;
 use crate::registry::converting::{Pair, ThroughHub};
 use crate::registry::resource::{
-    Backing, Columns, Connect, CreateHandler, Resource, SelectableFields, Subresource, SubresourceBehaviour,
-    SubresourceHandler, Verbs,
+    Backing, Columns, Connect, CreateHandler, Resource, Subresource, SubresourceBehaviour, SubresourceHandler, Verbs,
 };
+use crate::registry::selectable_fields::SelectableFields;
 use crate::registry::strategy::{Plain, RestStrategy, Strategy};
 use crate::storage::Storage;
 use std::sync::Arc;
@@ -144,8 +144,9 @@ impl ResourceBuilder {
         self
     }
 
-    /// Makes this another version of `hub`. Objects are converted to the hub version for storage, preparation,
-    /// validation and tables: `strategy` sees only hub objects. `default` sets this version's own defaults.
+    /// Makes this another version of `hub`. Objects are converted to the hub version for storage,
+    /// preparation, validation and tables: `strategy` sees only hub objects. `default` sets this version's
+    /// own defaults.
     pub(crate) fn converted_from(
         mut self,
         hub: &Resource,
@@ -247,8 +248,8 @@ impl ResourceBuilder {
         self.status_like("status")
     }
 
-    /// Adds a subresource that reads and updates a part of the object through the strategy, such as `status` or
-    /// `resize`.
+    /// Adds a subresource that reads and updates a part of the object through the strategy, such as `status`
+    /// or `resize`.
     pub(crate) fn status_like(self, name: &'static str) -> Self {
         let kind = self.0.gvk();
         self.subresource(name, kind, Verbs::GET_PATCH_UPDATE, SubresourceBehaviour::Status)

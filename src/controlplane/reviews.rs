@@ -1,6 +1,6 @@
-//! Review resources: TokenReview, the SubjectAccessReviews, SelfSubjectRulesReview and SelfSubjectReview. Each type
-//! implements [`CreateHandler`](crate::registry::resource::CreateHandler): a create is evaluated and returned, never
-//! stored.
+//! Review resources: TokenReview, the SubjectAccessReviews, SelfSubjectRulesReview and SelfSubjectReview.
+//! Each type implements [`CreateHandler`](crate::registry::resource::CreateHandler): a create is evaluated
+//! and returned, never stored.
 //!
 //! A 422 of a review has an empty kind, because upstream validates internal objects, which carry none.
 

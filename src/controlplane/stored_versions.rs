@@ -1,6 +1,6 @@
-//! Upgrades stored objects on read: converts those in another API version to the stored version, and applies defaults
-//! that they lack. Upstream's storage codec does the same. Needed for data written by a kube-apiserver or an older
-//! release.
+//! Upgrades stored objects on read: converts those in another API version to the stored version, and applies
+//! defaults that they lack. Upstream's storage codec does the same. Needed for data written by a
+//! kube-apiserver or an older release.
 //!
 //! Start at [`convert_stored`], which is called per object read, or [`update`], which migrates a whole store.
 
@@ -83,7 +83,8 @@ const STORED_VERSIONS: [(&str, &str, &str); 12] = [
     ("storage.k8s.io", "VolumeAttributesClass", "v1"),
 ];
 
-/// Converts an object to its kind's stored version, for migrating a whole store. Unknown kinds are left unchanged.
+/// Converts an object to its kind's stored version, for migrating a whole store. Unknown kinds are left
+/// unchanged.
 ///
 /// # Errors
 /// As of [`convert`].

@@ -1,8 +1,9 @@
-//! Per-kind behaviour of the built-in resources: implementations of [`Strategy`](crate::registry::strategy::Strategy),
-//! upstream's `pkg/registry/*/*/strategy.go`.
+//! Per-kind behaviour of the built-in resources: implementations of
+//! [`Strategy`](crate::registry::strategy::Strategy), upstream's `pkg/registry/*/*/strategy.go`.
 //!
-//! Simple kinds are data ([`declarative::DeclarativeStrategy`]); kinds with state or authorization checks (services,
-//! RBAC, resource claims) implement the trait. The rules themselves are in `validation`, defaulting is in `defaults`.
+//! Simple kinds are data ([`declarative::DeclarativeStrategy`]); kinds with state or authorization checks
+//! (services, RBAC, resource claims) implement the trait. The rules themselves are in `validation`,
+//! defaulting is in `defaults`.
 
 pub(super) mod admission;
 pub(super) mod apiservice;

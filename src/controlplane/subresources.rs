@@ -1,6 +1,6 @@
 //! Handlers of subresources that have their own object (`scale`, `binding`, `eviction`, `token`, `approval`,
-//! `finalize`) or connect to a backend ([`connect`]). `status` and other parts of the main object are handled by the
-//! registry.
+//! `finalize`) or connect to a backend ([`connect`]). `status` and other parts of the main object are handled
+//! by the registry.
 
 pub(super) mod approval;
 pub(super) mod binding;
@@ -15,11 +15,11 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::Store;
-use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
+use crate::registry::write::WriteOptions;
 
-/// Replaces an object through this store's strategy. `write` is the subresource and the field manager; without a
-/// manager the object's own managed fields are stored, as an apply has computed them.
+/// Replaces an object through this store's strategy. `write` is the subresource and the field manager;
+/// without a manager the object's own managed fields are stored, as an apply has computed them.
 ///
 /// # Errors
 /// 400 if the names differ, 404 if the object does not exist, and any failure of the store.

@@ -12,8 +12,8 @@ use crate::apimachinery::value::Value;
 use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
 use crate::authz::AlwaysAllow;
 use crate::json;
-use crate::registry::store::DeleteOptions;
 use crate::registry::strategy::Context;
+use crate::registry::write::DeleteOptions;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
 use async_trait::async_trait;
 

@@ -1,12 +1,14 @@
-//! Validation of the built-in kinds: upstream's rules (`pkg/apis/*/validation`), with identical paths, texts and order,
-//! because clients see the causes.
+//! Validation of the built-in kinds: upstream's rules (`pkg/apis/*/validation`), with identical paths, texts
+//! and order, because clients see the causes.
 //!
-//! Each submodule has functions that take a value and return an `ErrorList`; the strategies call them. Validation of
-//! object metadata is left to the registry, compilation of CEL and OpenAPI schemas to the rooms that evaluate them.
+//! Each submodule has functions that take a value and return an `ErrorList`; the strategies call them.
+//! Validation of object metadata is left to the registry, compilation of CEL and OpenAPI schemas to the rooms
+//! that evaluate them.
 
 pub(super) mod admission;
 pub(super) mod apiservice;
 pub(super) mod autoscaling;
+pub(super) mod claims;
 pub(super) mod common;
 pub(super) mod cronjob;
 pub(super) mod csr;

@@ -1,8 +1,8 @@
 //! Serves the requests for one custom resource in one version.
 //!
-//! Unlike built-in resources, custom ones are not routed by their paths but by the RequestInfo that was authorized, and
-//! unknown methods and subresources have responses of their own (upstream's `customresource_handler.go` in
-//! `k8s.io/apiextensions-apiserver/pkg/apiserver`).
+//! Unlike built-in resources, custom ones are not routed by their paths but by the RequestInfo that was
+//! authorized, and unknown methods and subresources have responses of their own (upstream's
+//! `customresource_handler.go` in `k8s.io/apiextensions-apiserver/pkg/apiserver`).
 
 use super::ApiGroupVersion;
 use super::options::Query;
@@ -40,7 +40,8 @@ impl ApiGroupVersion {
     }
 }
 
-/// Resolves a request to the resource. 404 for a subresource that the version does not have, 405 for another verb.
+/// Resolves a request to the resource. 404 for a subresource that the version does not have, 405 for another
+/// verb.
 fn routed(served: &ServedResource, info: &RequestInfo) -> Result<(Route, Action), Status> {
     let resource = &served.0;
     let gr = resource.group_resource();

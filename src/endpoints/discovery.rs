@@ -1,7 +1,7 @@
 //! Discovery: lists of the groups, versions and resources served.
 //!
-//! [`AggregatedDiscovery`] combines the contributions of several servers; [`resources`] and [`versions`] build the
-//! documents of one server. [`Route`] serves a document.
+//! [`AggregatedDiscovery`] combines the contributions of several servers; [`resources`] and [`versions`]
+//! build the documents of one server. [`Route`] serves a document.
 
 pub(crate) mod aggregated;
 pub(crate) mod resources;
@@ -10,11 +10,10 @@ pub(crate) mod versions;
 pub(crate) use aggregated::AggregatedDiscovery;
 pub(crate) use versions::{api_group, api_group_list, compare_versions, group_entry};
 
-use super::group_version::no_route;
 use super::negotiate::{Codecs, Offer, negotiate, router_check};
 use super::options::Query;
 use super::respond;
-use super::route::NoRoute;
+use super::route::{NoRoute, no_route};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};

@@ -1,6 +1,7 @@
 //! Runs mutations in owned tasks, so that dropping the request's future only stops the wait, never the write.
 //!
-//! Entry points: [`finish`], and [`to_the_end`] without a time limit (upstream: `endpoints/handlers/finisher`).
+//! Entry points: [`finish`], and [`to_the_end`] without a time limit (upstream:
+//! `endpoints/handlers/finisher`).
 
 use super::offload;
 use crate::apimachinery::status::{Result, Status};
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The longest time a client waits for a create, update, patch or delete (upstream: `requestTimeoutUpperBound`).
+/// The longest time a client waits for a create, update, patch or delete (upstream:
+/// `requestTimeoutUpperBound`).
 const BOUND: Duration = Duration::from_secs(34);
 
 /// Sets the flag when dropped, that is, once the client no longer waits.
@@ -25,8 +27,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Runs `work` in a task of its own and waits for its result. If the client has stopped waiting by then, the result
-/// is counted in `late`.
+/// Runs `work` in a task of its own and waits for its result. If the client has stopped waiting by then, the
+/// result is counted in `late`.
 ///
 /// # Errors
 /// The errors of `work`; 504 after 34 seconds, in which case the work may still succeed.
@@ -63,7 +65,8 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
         }
         outcome
     };
-    // Boxed because tokio's task code is instantiated per future type and scheduler; one type keeps the binary small.
+    // Boxed because tokio's task code is instantiated per future type and scheduler; one type keeps the
+    // binary small.
     let mut work = request_parts::carried(spans::carried(work.boxed()));
     // Requests decoded on the compute pool continue there.
     match compute::continue_job(work) {

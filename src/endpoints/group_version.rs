@@ -1,13 +1,14 @@
 //! [`ApiGroupVersion`]: the handler of one group version, for discovery of its resources and all verbs on them.
 //!
-//! Order of the checks: route, RequestInfo agreement, patch type, `Accept`; then the verb runs through `offload`.
+//! Order of the checks: route, RequestInfo agreement, patch type, `Accept`; then the verb runs through
+//! `dispatch`.
 
 use super::call::Call;
 use super::discovery::resources::Described;
 use super::negotiate::{Codecs, router_check};
 use super::options::Query;
-use super::route::{self, Action, NoRoute, Route};
-use super::{discovery, offload, respond, verbs};
+use super::route::{self, Action, NoRoute, Route, no_route};
+use super::{discovery, dispatch, respond, verbs};
 use crate::apimachinery::gvk::{GroupResource, GroupVersion};
 use crate::apimachinery::status::{Result, Status};
 use crate::authz::{Attributes, Authorizer, Decision, forbidden};
@@ -156,7 +157,7 @@ impl ApiGroupVersion {
         }
         // The call moves into the verb, but errors still have to be negotiated.
         let (headers, query) = (call.parts.headers.clone(), call.query.clone());
-        match offload::run(action, call, body).await {
+        match dispatch::run(action, call, body).await {
             Ok(response) => response,
             Err(s) => respond::status_with(self.codecs, &s, &headers, &query),
         }
@@ -210,8 +211,8 @@ impl AuthorizeCreate for CreateCheck {
     }
 }
 
-/// Authorizes the verb `create` for a stream opened by GET (as browsers do), because it grants the same access as a
-/// POST.
+/// Authorizes the verb `create` for a stream opened by GET (as browsers do), because it grants the same
+/// access as a POST.
 struct StreamCheck {
     authorizer: Arc<dyn Authorizer>,
     user: Arc<UserInfo>,
@@ -232,23 +233,6 @@ impl AuthorizeCreate for StreamCheck {
         }
     }
 }
-
-/// The router's Status for a path or method that is not served.
-pub(crate) fn no_route(n: NoRoute) -> Status {
-    let mut s = match n {
-        NoRoute::Path => Status::new(404, "NotFound", "the server could not find the requested resource"),
-        NoRoute::Method => Status::new(
-            405,
-            "MethodNotAllowed",
-            "the server does not allow this method on the requested resource",
-        ),
-    };
-    s.details_mut();
-    s
-}
-
-/// The result type of verbs.
-pub(crate) type VerbResult = Result<Response>;
 
 #[async_trait]
 impl UnprotectedHandler for ApiGroupVersion {

@@ -39,9 +39,9 @@ impl PublishedDocuments {
     }
 }
 
-/// Mounts group versions in the server's container and publishes their group document and their parts of discovery
-/// and OpenAPI. `priorities` determines their position among other groups. All versions of a group must be passed in
-/// one call, the preferred one first.
+/// Mounts group versions in the server's container and publishes their group document and their parts of
+/// discovery and OpenAPI. `priorities` determines their position among other groups. All versions of a group
+/// must be passed in one call, the preferred one first.
 pub(crate) fn install(
     server: &GenericServer,
     groups: Vec<ApiGroupVersion>,

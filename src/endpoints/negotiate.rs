@@ -1,8 +1,8 @@
 //! Content negotiation: `Accept` → media type, transform and pretty printing (upstream:
 //! `endpoints/handlers/negotiation`).
 //!
-//! Two checks run in sequence: the router's, which ignores parameters ([`router_check`]), and the serializer's, which
-//! evaluates them ([`negotiate`]).
+//! Two checks run in sequence: the router's, which ignores parameters ([`router_check`]), and the
+//! serializer's, which evaluates them ([`negotiate`]).
 
 use super::options::Query;
 use crate::apimachinery::codec::{cbor, protobuf};
@@ -91,8 +91,8 @@ pub(crate) enum Offer {
     Metadata,
     /// Plain documents only: discovery and errors.
     Plain,
-    /// [`Objects`](Self::Objects) of a kind without a protobuf encoding; only their partial metadata is available in
-    /// protobuf.
+    /// [`Objects`](Self::Objects) of a kind without a protobuf encoding; only their partial metadata is
+    /// available in protobuf.
     CustomObjects,
     /// The same as [`CustomObjects`](Self::CustomObjects), as a stream of watch events.
     CustomEvents,
@@ -274,8 +274,8 @@ pub(crate) fn negotiate_with(codecs: Codecs, headers: &HeaderMap, query: &Query,
                 Transform::None if media == Media::Protobuf && offer.is_custom() => continue,
                 _ => {}
             }
-            // Like upstream, the best clause is chosen first and then checked for streaming; there is no fallback to
-            // the next.
+            // Like upstream, the best clause is chosen first and then checked for streaming; there is no
+            // fallback to the next.
             if offer.is_stream() && !media.streams() {
                 return Err(Status::not_acceptable(codecs.stream_types()));
             }

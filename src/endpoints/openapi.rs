@@ -1,8 +1,8 @@
 //! OpenAPI documents generated from resources: the operations of all verbs, and the schemas they refer to.
 //!
-//! [`operations`] lists the operations of a group version, [`paths`] renders them in either dialect. [`OpenApiV3`]
-//! and [`OpenApiV2`] serve the documents, which are built on first use and kept compressed. Schemas come from
-//! `api::openapi`.
+//! [`operations`] lists the operations of a group version, [`paths`] renders them in either dialect.
+//! [`OpenApiV3`] and [`OpenApiV2`] serve the documents, which are built on first use and kept compressed.
+//! Schemas come from `api::openapi`.
 
 pub(crate) mod cached;
 pub(crate) mod core_documents;

@@ -158,7 +158,7 @@ pub(crate) fn object(
                         headers,
                     );
                 }
-                ResultObject::Stored(entry) => stored::partial(resource, entry, version),
+                ResultObject::Stored(entry) => partial::of_entry(resource, entry, version),
                 ResultObject::Tree(object) => partial::of(resource, object, version),
             };
             held(encode(&partial, negotiated.media, negotiated.pretty)?)?

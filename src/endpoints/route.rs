@@ -1,6 +1,7 @@
-//! Routing below a group version: [`find`] resolves a path, [`action`] the method, and [`agrees`] compares the result
-//! with the RequestInfo that was authorized.
+//! Routing below a group version: [`find`] resolves a path, [`action`] the method, and [`agrees`] compares
+//! the result with the RequestInfo that was authorized.
 
+use crate::apimachinery::status::Status;
 use crate::registry::resource::Resource;
 use crate::registry::{Store, Subresource, SubresourceBehaviour, Verbs};
 use crate::request::RequestInfo;
@@ -213,8 +214,8 @@ pub(crate) fn action(route: &Route, method: &Method, watch: bool) -> Result<Acti
     }
 }
 
-/// True if the route is what authorization checked. Paths are parsed twice, by the RequestInfo filter and here; if
-/// the two disagree, nothing is served.
+/// True if the route is what authorization checked. Paths are parsed twice, by the RequestInfo filter and
+/// here; if the two disagree, nothing is served.
 pub(crate) fn agrees(route: &Route, action: Action, info: &RequestInfo) -> bool {
     let resource = &route.served.0;
     // For a request to a Namespace itself, RequestInfo reports its name as the namespace.
@@ -228,4 +229,18 @@ pub(crate) fn agrees(route: &Route, action: Action, info: &RequestInfo) -> bool 
         && info.subresource == sub
         && (info.namespace == route.namespace || of_namespaces)
         && (info.name == route.name || (listing && route.name.is_empty()))
+}
+
+/// The router's Status for a path or method that is not served.
+pub(crate) fn no_route(n: NoRoute) -> Status {
+    let mut s = match n {
+        NoRoute::Path => Status::new(404, "NotFound", "the server could not find the requested resource"),
+        NoRoute::Method => Status::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        ),
+    };
+    s.details_mut();
+    s
 }

@@ -1,4 +1,5 @@
-//! Tests of the verbs through the handler, with a hand-made resource over the embedded engine and without sockets.
+//! Tests of the verbs through the handler, with a hand-made resource over the embedded engine and without
+//! sockets.
 
 mod cached_encodings;
 mod cbor;

@@ -1,7 +1,7 @@
 //! The verbs. Each takes a [`Call`] and returns a response.
 //!
-//! Entry point: [`run`]. The order of a verb's checks is upstream's, because it determines which of several errors
-//! the client sees.
+//! Entry point: [`run`]. The order of a verb's checks is upstream's, because it determines which of several
+//! errors the client sees.
 
 pub(crate) mod connect;
 pub(crate) mod create;
@@ -13,16 +13,19 @@ pub(crate) mod update;
 pub(crate) mod watch;
 
 use super::call::Call;
-use super::group_version::VerbResult;
 use super::negotiate::Negotiated;
 use super::options::Query;
 use super::respond;
 use super::route::Action;
+use crate::apimachinery::status::Result;
 use crate::registry::{Resource, ResultObject};
-use crate::request::Body;
+use crate::request::{Body, Response};
 use crate::storage::Budget;
 use http::HeaderMap;
 use std::sync::Arc;
+
+/// The response of a verb, or the error to respond with.
+pub(crate) type VerbResult = Result<Response>;
 
 /// Runs the verb of `action`.
 pub(crate) async fn run(action: Action, call: Call, body: Body) -> VerbResult {

@@ -1,9 +1,9 @@
 //! Conversion of custom resources between the versions of their definition (upstream:
-//! `k8s.io/apiextensions-apiserver/pkg/apiserver/conversion`). Entry point: [`Conversions::versions`], which makes the
-//! versions of a definition. [`DefinitionVersions::storage`] serves the objects in one of them.
+//! `k8s.io/apiextensions-apiserver/pkg/apiserver/conversion`). Entry point: [`Conversions::versions`], which
+//! makes the versions of a definition. [`DefinitionVersions::storage`] serves the objects in one of them.
 //!
-//! `none` changes only `apiVersion`, `webhook` asks a webhook with ConversionReviews, whose contents `review` makes and
-//! checks, and `declarative` follows rules in an annotation of the definition.
+//! `none` changes only `apiVersion`, `webhook` asks a webhook with ConversionReviews, whose contents `review`
+//! makes and checks, and `declarative` follows rules in an annotation of the definition.
 
 pub(crate) mod declarative;
 mod none;
@@ -21,7 +21,7 @@ use crate::apimachinery::value::Value;
 use crate::client::webhook::{SharedWebhooks, UnusableConfig, WebhookConfig, Webhooks};
 use crate::registry::Schema;
 use crate::registry::converting::{Conversion, Converting, ConvertingStorage, KindVersion, KindVersions, NotConverted};
-use crate::registry::resource::SelectableFields;
+use crate::registry::selectable_fields::SelectableFields;
 use crate::schema::KindSchema;
 use crate::storage::Storage;
 use crate::telemetry::conversion::ConversionMetrics;
@@ -90,7 +90,7 @@ impl DefinitionVersions {
     /// Converts an object of any version to the `version`th one.
     ///
     /// # Errors
-    /// Those of the conversion.
+    /// The error of the conversion.
     pub(crate) async fn convert(&self, object: Value, version: usize) -> Result<Value, NotConverted> {
         let to = &self.kind.versions[version];
         let converted = match self.kind.conversion.convert(vec![object], to) {
@@ -120,7 +120,8 @@ impl Conversions {
         }
     }
 
-    /// The versions of a definition. `versions` has all of its spec, in any order; the indices of the result are theirs.
+    /// The versions of a definition. `versions` has all of its spec, in any order; the indices of the result
+    /// are theirs.
     ///
     /// # Errors
     /// [`Error`].
@@ -155,7 +156,8 @@ impl Conversions {
         let conversion = definition.at(&["spec", "conversion"]);
         match (conversion.str_at(&["strategy"]), declarative::annotation(definition)) {
             ("" | "None", Some(rules)) => {
-                // Checked again: a definition may have been stored by another server, which ignores the annotation.
+                // Checked again: a definition may have been stored by another server, which ignores the
+                // annotation.
                 let errors = declarative::validate(definition);
                 match errors.is_empty() {
                     true => Ok(Arc::new(Declarative::new(definition, rules)?)),

@@ -1,4 +1,5 @@
-//! Serves custom resources (upstream: `k8s.io/apiextensions-apiserver/pkg/apiserver`). Entry point: [`CustomResources`].
+//! Serves custom resources (upstream: `k8s.io/apiextensions-apiserver/pkg/apiserver`). Entry point:
+//! [`CustomResources`].
 //!
 //! ```text
 //! informer ──▶ catalog ◀── handler ── version (first use: schema, row, store) ──▶ endpoints
@@ -7,9 +8,9 @@
 //!    └──▶ establishing, finalizing; naming is a controller of its own
 //! ```
 //!
-//! A definition that nobody uses costs its stored bytes and a [`Definition`]. Its schema is compiled, and the storage of
-//! its objects opened, by the first request that needs them. A change of the spec replaces only the versions it
-//! concerns; requests in flight finish with what they started with.
+//! An unused definition costs its stored bytes and a [`Definition`]. Its schema is compiled, and the storage
+//! of its objects opened, by the first request that needs them. A change of the spec replaces only the
+//! versions it concerns; requests in flight finish with what they started with.
 
 mod catalog;
 mod columns;
@@ -51,7 +52,7 @@ use handler::CustomResourceHandler;
 use std::sync::Arc;
 use version::Builder;
 
-/// What custom resources are served with.
+/// Dependencies of custom resources.
 pub(crate) struct Config {
     /// The store of the definitions.
     pub definitions: Arc<Store>,
@@ -82,8 +83,8 @@ pub(crate) struct CustomResources {
 }
 
 impl CustomResources {
-    /// Serves custom resources below `/apis/` of `server`, as far as no built-in group claims the path. The handle runs
-    /// the informer of the definitions.
+    /// Serves custom resources below `/apis/` of `server`, as far as no built-in group claims the path. The
+    /// handle runs the informer of the definitions.
     pub(crate) fn install(server: &GenericServer, config: Config) -> (Self, InformerHandle<Definition>) {
         let store = config.definitions;
         let (definitions, feed) = Informer::new(store.storage().clone(), Definition::from_entry);
@@ -137,8 +138,8 @@ impl CustomResources {
         self.catalog.clone()
     }
 
-    /// Starts the controllers in `tasks`; they end with the group. What they compute, they compute on the pool: a definition
-    /// may have megabytes.
+    /// Starts the controllers in `tasks`; they end with the group. What they compute, they compute on the
+    /// pool: a definition may have megabytes.
     pub(crate) fn start(self, tasks: &TaskGroup, compute: &ComputePool) {
         let synced = self.definitions.synced().clone();
         tasks.spawn_until_stopped("discovery of custom resources", self.discovery.run(synced));

@@ -1,9 +1,9 @@
-//! CustomResourceDefinition objects: defaults, validation, what an update may change, and the conditions that follow
-//! from their content.
+//! CustomResourceDefinition objects: defaults, validation, what an update may change, and the conditions that
+//! follow from their content.
 //!
-//! [`CustomResourceDefinition`] is the strategy of their row in `controlplane`; [`conditions`] has pure functions for the
-//! controllers. Schemas are checked by [`schema::definition`](crate::schema::definition); serving the defined resources
-//! is left to the other modules of `extensions`.
+//! [`CustomResourceDefinition`] is the strategy of their row in `controlplane`; [`conditions`] has pure
+//! functions for the controllers. Schemas are checked by [`schema::definition`](crate::schema::definition);
+//! serving the defined resources is left to the other modules of `extensions`.
 
 mod approval;
 pub(crate) mod conditions;

@@ -1,10 +1,11 @@
 //! The naming controller of CustomResourceDefinitions (upstream's
-//! `k8s.io/apiextensions-apiserver/pkg/controller/status/naming_controller.go`). Start reading at [`Naming::start`].
+//! `k8s.io/apiextensions-apiserver/pkg/controller/status/naming_controller.go`). Start reading at
+//! [`Naming::start`].
 //!
-//! Within a group, each plural, singular and short name, and each kind and list kind, belongs to one definition. A
-//! requested name is accepted if it is free or already the definition's own; the condition `NamesAccepted` shows
-//! whether all were. With the first acceptance `Established` gets the reason `Installing`; serving the custom resources
-//! is not part of this controller.
+//! Within a group, each plural, singular and short name, and each kind and list kind, belongs to one
+//! definition. A requested name is accepted if it is free or already the definition's own; the condition
+//! `NamesAccepted` shows whether all were. With the first acceptance `Established` gets the reason
+//! `Installing`; serving the custom resources is not part of this controller.
 //!
 //! ```text
 //! informer ──▶ queue ──▶ one worker ──▶ status ──▶ informer
@@ -21,8 +22,9 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::{Change, Informer};
 use crate::extensions::custom_resources::Definition;
-use crate::registry::store::{Store, WriteOptions};
+use crate::registry::store::Store;
 use crate::registry::strategy::Context;
+use crate::registry::write::WriteOptions;
 use crate::tasks::compute::ComputePool;
 use crate::tasks::{Backoff, Signal, TaskGroup, WorkQueue};
 use crate::telemetry::Telemetry;
@@ -57,8 +59,9 @@ impl Naming {
         self.definitions.synced()
     }
 
-    /// Starts the worker in `tasks`; it ends with the group. There is only one worker, so that conflicting definitions
-    /// are decided one after the other; it computes on the pool, since a definition may have megabytes.
+    /// Starts the worker in `tasks`; it ends with the group. There is only one worker, so that conflicting
+    /// definitions are decided one after the other; it computes on the pool, since a definition may have
+    /// megabytes.
     pub(crate) fn start(self: Arc<Self>, tasks: &TaskGroup, compute: ComputePool) {
         let (queue, stop) = (self.queue.clone(), tasks.stop_signal().clone());
         tasks.spawn("naming conditions stop", async move {
@@ -77,14 +80,15 @@ impl Naming {
                     }
                 }
                 self.queue.done(&name);
-                // Many definitions that wait for one name are retried together, and most updates change nothing.
+                // Many definitions that wait for one name are retried together, and most updates change
+                // nothing.
                 tokio::task::yield_now().await;
             }
         });
     }
 
-    /// Updates the status of one definition. `written` holds updates that the informer has not delivered yet, so that a
-    /// name is not accepted twice in the meantime.
+    /// Updates the status of one definition. `written` holds updates that the informer has not delivered yet,
+    /// so that a name is not accepted twice in the meantime.
     async fn sync(&self, name: &Str, written: &mut HashMap<Str, Definition>, compute: &ComputePool) -> Result<()> {
         let known = self.definitions.snapshot();
         written.retain(|key, own| known.get(key.as_str()).is_some_and(|seen| seen.revision < own.revision));

@@ -1,4 +1,5 @@
-//! Classifies requests by FlowSchema (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/rule.go`). Start at [`classify`].
+//! Classifies requests by FlowSchema (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/rule.go`). Start at
+//! [`classify`].
 
 mod flow;
 mod rule;
@@ -15,14 +16,12 @@ use std::sync::Arc;
 
 /// Name of the schema and of the level of requests that match no other.
 pub(crate) const CATCH_ALL: &str = "catch-all";
-/// Name of the schema and of the level that is not limited.
-pub(crate) const EXEMPT: &str = "exempt";
 
 /// A FlowSchema whose level exists, parsed once per change of the objects instead of once per request.
 pub(crate) struct FlowSchema {
     /// Its name.
     pub name: Arc<str>,
-    /// Of the schema and its level.
+    /// The UIDs of the schema and its level.
     pub uids: Arc<Uids>,
     /// Its level.
     pub level: Arc<Level>,
@@ -94,7 +93,8 @@ pub(crate) fn distinguisher<'a>(method: Option<Distinguisher>, user: &'a UserInf
     }
 }
 
-/// The first schema that matches, or the catch-all schema. `schemas` are in their order and include the mandatory ones.
+/// The first schema that matches, or the catch-all schema. `schemas` are in their order and include the
+/// mandatory ones.
 pub(crate) fn classify<'a>(schemas: &'a [FlowSchema], user: &UserInfo, info: &RequestInfo) -> &'a FlowSchema {
     let matching = schemas.iter().find(|s| s.rules.matches(user, info));
     matching

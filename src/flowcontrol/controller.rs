@@ -47,7 +47,7 @@ pub struct FlowController {
 
 /// The result of [`FlowController::enter`].
 pub struct Entered {
-    /// Of the flow schema and the priority level.
+    /// The UIDs of the flow schema and the priority level.
     pub uids: Arc<Uids>,
     /// Hash of the flow, for sharing resources other than seats.
     pub flow: u64,

@@ -1,4 +1,5 @@
-//! The debug dumps, as upstream prints them (`apf_controller_debug.go`): text tables whose cells end in a comma.
+//! The debug dumps, as upstream prints them (`apf_controller_debug.go`): text tables whose cells end in a
+//! comma.
 
 use super::controller::FlowController;
 use super::level::Request;

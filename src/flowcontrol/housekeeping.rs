@@ -25,8 +25,8 @@ impl Housekeeping {
         }
     }
 
-    /// Begins to look for the next event. Until [`sleeping_until`](Self::sleeping_until), every request of a level is
-    /// remembered, so none is lost in between.
+    /// Begins to look for the next event. Until [`sleeping_until`](Self::sleeping_until), every request of a
+    /// level is remembered, so none is lost in between.
     pub(crate) fn looking(&self) {
         self.wakes_at.store(u64::MAX, Ordering::Release);
     }

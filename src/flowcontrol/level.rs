@@ -5,7 +5,6 @@ mod permit;
 
 pub(crate) use permit::Permit;
 
-use super::classify::EXEMPT;
 use super::clock::Clock;
 use super::housekeeping::Housekeeping;
 use super::integrator::Observed;
@@ -25,9 +24,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-/// How long a request keeps its seats when others need them, unless it waits for the compute pool. A request that takes
-/// longer waits for its client or for another server. With upstream, clients that do not read their responses can occupy
-/// a level until the request timeout. Unit tests hold seats longer, so that they can fill a level.
+/// Name of the schema and of the level that is not limited.
+pub(crate) const EXEMPT: &str = "exempt";
+
+/// How long a request keeps its seats when others need them, unless it waits for the compute pool. A request
+/// that takes longer waits for its client or for another server. With upstream, clients that do not read
+/// their responses can occupy a level until the request timeout. Unit tests hold seats longer, so that they
+/// can fill a level.
 pub(crate) const HOLD: Duration = Duration::from_millis(if cfg!(test) { 5_000 } else { 15 });
 
 /// A priority level.

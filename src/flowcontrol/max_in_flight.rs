@@ -1,7 +1,8 @@
-//! Concurrency limits for read-only and mutating requests; excess requests are rejected immediately (upstream's
-//! `k8s.io/apiserver/pkg/server/filters/maxinflight.go`). Start at [`MaxInFlight::try_acquire`].
+//! Concurrency limits for read-only and mutating requests; excess requests are rejected immediately
+//! (upstream's `k8s.io/apiserver/pkg/server/filters/maxinflight.go`). Start at [`MaxInFlight::try_acquire`].
 //!
-//! Unlike upstream, one caller cannot exhaust the limit, for example with responses that it does not read ([`Shares`]).
+//! Unlike upstream, one caller cannot exhaust the limit, for example with responses that it does not read
+//! ([`Shares`]).
 
 use crate::tasks::shares::{Caller, Shares};
 use prometheus::IntGauge;
@@ -65,15 +66,15 @@ impl MaxInFlight {
         }
     }
 
-    /// Reserves a slot for a request of `caller`. `None` if the limit or the caller's share is exhausted and the
-    /// request is not `privileged`.
+    /// Reserves a slot for a request of `caller`. `None` if the limit or the caller's share is exhausted and
+    /// the request is not `privileged`.
     pub fn try_acquire(&self, kind: RequestClass, caller: &str, privileged: bool) -> Option<Permit> {
         let limiter = match kind {
             RequestClass::ReadOnly => &self.read_only,
             RequestClass::Mutating => &self.mutating,
         };
-        // Count first, then compare: dropping the permit undoes it. Concurrent calls may both be refused at the limit,
-        // but never exceed it.
+        // Count first, then compare: dropping the permit undoes it. Concurrent calls may both be refused at
+        // the limit, but never exceed it.
         let before = limiter.running.fetch_add(1, Ordering::Relaxed);
         let free = limiter.limit.saturating_sub(before);
         let (caller, fair) = limiter.shares.enter(caller, free);

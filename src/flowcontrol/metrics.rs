@@ -1,5 +1,5 @@
-//! The metrics of priority and fairness, under upstream's names. Counters and histograms are updated as requests pass;
-//! gauges are read from the levels on each scrape ([`Gauges::set`]).
+//! The metrics of priority and fairness, under upstream's names. Counters and histograms are updated as
+//! requests pass; gauges are read from the levels on each scrape ([`Gauges::set`]).
 
 mod gauges;
 mod series;

@@ -1,15 +1,17 @@
 //! [`QueueSet`]: the queues of one priority level, with fair queuing on virtual time (upstream's
 //! `k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/queueset`).
 //!
-//! A request of a flow joins the shortest queue of the flow's hand ([`super::shuffle_sharding`]). A progress meter R
-//! counts the seat-seconds that each nonempty queue could have used so far. Each queue has a reading of the meter at
-//! which its next request is due; the queue whose next request would finish first is served. A request is charged with
-//! an estimate when it starts and with the difference when it ends, so a queue that used more than its part waits longer.
+//! A request of a flow joins the shortest queue of the flow's hand ([`super::shuffle_sharding`]). A progress
+//! meter R counts the seat-seconds that each nonempty queue could have used so far. Each queue has a reading
+//! of the meter at which its next request is due; the queue whose next request would finish first is served.
+//! A request is charged with an estimate when it starts and with the difference when it ends, so a queue that
+//! used more than its part waits longer.
 //!
 //! The set has no clock and does no I/O: [`start`](QueueSet::start), [`finish`](QueueSet::finish) and
-//! [`advance`](QueueSet::advance) take the time, and [`take_dispatched`](QueueSet::take_dispatched) tells which waiting
-//! requests may go on. Every operation costs at most the logarithm of the number of waiting requests and held seats, and a step
-//! for each queue that is [skipped](QueueSet::holding_back_if); removing a waiting request in the middle of its queue is constant.
+//! [`advance`](QueueSet::advance) take the time, and [`take_dispatched`](QueueSet::take_dispatched) tells
+//! which waiting requests may go on. Every operation costs at most the logarithm of the number of waiting
+//! requests and held seats, and a step for each queue that is [skipped](QueueSet::holding_back_if); removing
+//! a waiting request in the middle of its queue is constant.
 
 mod accounts;
 mod dispatch;
@@ -112,8 +114,8 @@ struct Lingering {
 pub(crate) enum Started {
     /// It may run. [`QueueSet::finish`] must be called at its end.
     Executing(Id),
-    /// It waits, and is reported by [`QueueSet::take_dispatched`] when it may run. [`QueueSet::finish`] must be called
-    /// at its end or to give up.
+    /// It waits, and is reported by [`QueueSet::take_dispatched`] when it may run. [`QueueSet::finish`] must
+    /// be called at its end or to give up.
     Waiting(Id),
 }
 
@@ -150,8 +152,8 @@ impl<T> QueueSet<T> {
         self
     }
 
-    /// Lets requests wait while `held_back` holds, for which they are asked again every 20 ms. The queues behind them are
-    /// served meanwhile. A set without queues does not ask.
+    /// Lets requests wait while `held_back` holds, for which they are asked again every 20 ms. The queues
+    /// behind them are served meanwhile. A set without queues does not ask.
     pub(crate) fn holding_back_if(mut self, held_back: fn(&T) -> bool) -> Self {
         self.held_back = held_back;
         self
@@ -221,8 +223,8 @@ impl<T> QueueSet<T> {
         Ok(Started::Executing(id))
     }
 
-    /// Ends a request: one that executes releases its seats, after its additional latency; one that waits leaves its
-    /// queue. Returns what the caller kept.
+    /// Ends a request: one that executes releases its seats, after its additional latency; one that waits
+    /// leaves its queue. Returns what the caller kept.
     pub(crate) fn finish(&mut self, now: Duration, id: Id) -> T {
         self.sync(now);
         match self.requests.get(id).state {
@@ -324,7 +326,8 @@ impl<T> QueueSet<T> {
         self.demand.set(now, demand as f64);
     }
 
-    /// The card of a hand to look at first: another one each time, which spreads the requests of equally long queues.
+    /// The card of a hand to look at first: another one each time, which spreads the requests of equally long
+    /// queues.
     fn next_card(&mut self, hand: usize) -> usize {
         // A reconfiguration may have made hands smaller.
         let at = if self.next_card < hand { self.next_card } else { 0 };

@@ -1,6 +1,6 @@
-//! The `Retry-After` of rejections: it doubles while many requests are rejected, and goes down again by a second at a
-//! time (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/dropped_requests_tracker.go`). Without a clock: callers pass
-//! the time.
+//! The `Retry-After` of rejections: it doubles while many requests are rejected, and goes down again by a
+//! second at a time (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/dropped_requests_tracker.go`). Without
+//! a clock: callers pass the time.
 
 use std::collections::VecDeque;
 

@@ -29,8 +29,8 @@ impl SeatSeconds {
             Err(_) => time.as_nanos() as f64,
         };
         let units = seats * nanos / NANOS_PER_UNIT;
-        // Conversions to 64 bits are single instructions, unlike those to 128 bits, and requests need several of them.
-        // Neither seats nor time are negative, so this rounds to the nearest.
+        // Conversions to 64 bits are single instructions, unlike those to 128 bits, and requests need several
+        // of them. Neither seats nor time are negative, so this rounds to the nearest.
         Self(if units < MAX_NARROW {
             i128::from((units + 0.5) as i64)
         } else {

@@ -1,6 +1,7 @@
-//! How many seats each priority level has: nominal, lower and upper limits from the configuration ([`limits`]), and the
-//! current limits, which follow demand ([`rebalance`]) (upstream's `apf_controller.go`). Pure functions; the
-//! controller calls them when the configuration changes and every [`PERIOD`].
+//! How many seats each priority level has: nominal, lower and upper limits from the configuration
+//! ([`limits`]), and the current limits, which follow demand ([`rebalance`]) (upstream's
+//! `apf_controller.go`). Pure functions; the controller calls them when the configuration changes and every
+//! [`PERIOD`].
 
 mod allocate;
 
@@ -66,7 +67,8 @@ pub(crate) struct LevelDemand {
 pub(crate) struct Balance {
     /// Limit and target by level, in the order of the input.
     pub levels: Vec<(u32, f64)>,
-    /// The common fraction of its target that each level got, unless a bound applied; 0 if there is no choice.
+    /// The common fraction of its target that each level got, unless a bound applied; 0 if there is no
+    /// choice.
     pub fair_fraction: f64,
 }
 
@@ -118,8 +120,9 @@ impl Demand {
     }
 }
 
-/// Divides the seats among the levels by their demand, within their bounds. A level gets at least the lesser of its
-/// nominal limit and the highest demand of the last period, hence borrowed seats return within one period.
+/// Divides the seats among the levels by their demand, within their bounds. A level gets at least the lesser
+/// of its nominal limit and the highest demand of the last period, hence borrowed seats return within one
+/// period.
 pub(crate) fn rebalance(levels: &[LevelDemand]) -> Balance {
     let total: u32 = levels.iter().map(|l| l.limits.nominal).sum();
     let least = |l: &LevelDemand| match l.exempt {

@@ -22,8 +22,8 @@ pub(crate) struct Hand {
 }
 
 impl Dealer {
-    /// `None` if the sizes are not usable: zero, more cards in a hand than in the deck, or more randomness than a hash
-    /// has.
+    /// `None` if the sizes are not usable: zero, more cards in a hand than in the deck, or more randomness
+    /// than a hash has.
     pub(crate) fn try_new(deck: u32, hand: u32) -> Option<Self> {
         let usable = (1..=deck).contains(&hand) && deck <= MAX_DECK && entropy_bits(deck, hand) <= MAX_ENTROPY_BITS;
         usable.then_some(Self { deck, hand: hand as u8 })
@@ -38,8 +38,8 @@ impl Dealer {
     pub(crate) fn deal(&self, hash: u64) -> Hand {
         let size = usize::from(self.hand);
         let mut cards = self.draws(hash, size);
-        // Going back over the predecessors from the last one turns an index into what they left of the deck into an
-        // index into the whole deck.
+        // Going back over the predecessors from the last one turns an index into what they left of the deck
+        // into an index into the whole deck.
         for i in (1..size).rev() {
             for later in i..size {
                 if cards[later] >= cards[i - 1] {

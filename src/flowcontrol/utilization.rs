@@ -21,7 +21,7 @@ pub(crate) struct Utilization {
 }
 
 impl Utilization {
-    /// Of a level without requests.
+    /// The statistics of a level without requests.
     pub(crate) fn new(now: Duration) -> Self {
         Self {
             seats: TimedHistogram::new(SEATS, now),

@@ -16,7 +16,8 @@ pub(crate) struct WatchTracker(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     keys: RandomState,
-    /// Watches by the hash of group, resource, namespace and name. A collision would only distort an estimate.
+    /// Watches by the hash of group, resource, namespace and name. A collision would only distort an
+    /// estimate.
     counts: Mutex<HashMap<u64, u32>>,
 }
 
@@ -40,7 +41,8 @@ impl WatchTracker {
         })
     }
 
-    /// The watches that receive the event of a write: those of all objects, of the namespace, and of the object.
+    /// The watches that receive the event of a write: those of all objects, of the namespace, and of the
+    /// object.
     pub(crate) fn interested(&self, info: &RequestInfo) -> u32 {
         let counts = self.0.counts();
         if counts.is_empty() {

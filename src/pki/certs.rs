@@ -1,8 +1,8 @@
 //! Certificates, keys and CA bundles that can be reloaded while the server runs.
 //!
-//! [`DynamicKeyPair`] and [`DynamicCa`] hold the last valid value; [`watch_files`] re-reads their files periodically.
-//! An invalid replacement is logged once and ignored. Consumers that derive state from a source (a TLS configuration, a
-//! proxy transport) subscribe to its changes.
+//! [`DynamicKeyPair`] and [`DynamicCa`] hold the last valid value; [`watch_files`] re-reads their files
+//! periodically. An invalid replacement is logged once and ignored. Consumers that derive state from a source
+//! (a TLS configuration, a proxy transport) subscribe to its changes.
 
 mod ca;
 mod key_pair;

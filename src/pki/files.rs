@@ -50,8 +50,8 @@ pub(super) fn write(path: &Path, content: &str, mode: u32) -> Result<(), PkiErro
 
 /// Files that are written together. They are synced in parallel, so they take about as long as two files.
 ///
-/// After a crash, each has its old or its new content. Secrets are renamed before public files: a certificate can be issued
-/// again for its key, but a lost key cannot be recovered from its certificate.
+/// After a crash, each has its old or its new content. Secrets are renamed before public files: a certificate
+/// can be issued again for its key, but a lost key cannot be recovered from its certificate.
 #[derive(Default)]
 pub(super) struct Staged(Vec<Target>);
 
@@ -117,7 +117,8 @@ impl Target {
         PkiError::new(&self.path, format!("cannot be written: {error}"))
     }
 
-    /// Writes a temporary file. It is created with its mode, so a key is never readable by others, not even briefly.
+    /// Writes a temporary file. It is created with its mode, so a key is never readable by others, not even
+    /// briefly.
     fn write(&self) -> Result<Temporary<'_>, PkiError> {
         let (Some(dir), Some(name)) = (self.path.parent(), self.path.file_name()) else {
             return Err(PkiError::new(&self.path, "is no file name"));

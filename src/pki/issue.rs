@@ -1,4 +1,5 @@
-//! Loads, checks and issues certificates. [`Authority::ensure`] handles a CA, [`Leaf::ensure`] a certificate signed by one.
+//! Loads, checks and issues certificates. [`Authority::ensure`] handles a CA, [`Leaf::ensure`] a certificate
+//! signed by one.
 
 use super::files::{self, PUBLIC, SECRET, Staged};
 use super::{CA_LIFE, LEAF_LIFE, PkiError, RENEW_BEFORE};
@@ -42,7 +43,8 @@ pub(super) struct Leaf {
     pub(super) organization: Option<&'static str>,
     /// DNS names and IP addresses of a serving certificate; `None` for a client certificate.
     pub(super) serves: Option<(Vec<String>, Vec<IpAddr>)>,
-    /// Whether the file also has the CA's certificate, so that clients can take it as their CA bundle, as upstream's.
+    /// Whether the file also has the CA's certificate, so that clients can take it as their CA bundle, as
+    /// upstream's.
     pub(super) chain: bool,
 }
 
@@ -181,7 +183,8 @@ impl Authority {
 }
 
 impl Leaf {
-    /// True if `dir` has a certificate of this name that `ca` did not issue. One of ours that has expired is ours.
+    /// True if `dir` has a certificate of this name that `ca` did not issue. One of ours that has expired is
+    /// ours.
     pub(super) fn is_of_another_issuer(&self, dir: &Path, ca: &Authority) -> Result<bool, PkiError> {
         let (path, _) = paths(dir, self.file);
         let Some(pem) = files::read(&path)? else {

@@ -73,8 +73,8 @@ impl Signer {
         })
     }
 
-    /// Signs a certificate with the request's subject, alternative names and key, which lives as long as asked for but not
-    /// longer than the CA. Returns it as PEM. Blocking.
+    /// Signs a certificate with the request's subject, alternative names and key, which lives as long as
+    /// asked for but not longer than the CA. Returns it as PEM. Blocking.
     ///
     /// # Errors
     /// The CA has expired or cannot sign.

@@ -1,8 +1,9 @@
-//! One request on a dedicated connection, for kubelets, pods and endpoints: requests are rare and streams last long, so
-//! a pool would not help. Backends of APIServices use the pool in `proxy/transport`. Entry points: [`send`],
-//! [`upgrade`], [`switch`].
+//! One request on a dedicated connection, for kubelets, pods and endpoints: requests are rare and streams
+//! last long, so a pool would not help. Backends of APIServices use the pool in `proxy/transport`. Entry
+//! points: [`send`], [`upgrade`], [`switch`].
 
-use super::dial::{self, DialError, Offer};
+use super::dial::{self, Offer};
+use super::tcp::{self, DialError};
 use super::tls::ClientTls;
 use crate::request::{Body, FromBackend, Response};
 use crate::tasks::TaskGroup;
@@ -57,8 +58,8 @@ pub(crate) enum Upgrade {
     Unexpected(StatusCode),
 }
 
-/// Sends a request whose target consists of path and query, and waits for the head of the response. The connection's
-/// task belongs to `tasks` and ends with the response's body.
+/// Sends a request whose target consists of path and query, and waits for the head of the response. The
+/// connection's task belongs to `tasks` and ends with the response's body.
 ///
 /// # Errors
 /// [`BackendError`]
@@ -162,8 +163,8 @@ async fn open(backend: &Backend, tasks: &TaskGroup) -> Result<http1::SendRequest
 
 async fn connect(backend: &Backend, tasks: &TaskGroup) -> Result<http1::SendRequest<Body>, DialError> {
     let connection = match &backend.addresses {
-        Some(addresses) => dial::connect_to(&backend.authority, addresses).await?,
-        None => dial::connect_starting_at(&backend.authority, 0).await?,
+        Some(addresses) => tcp::connect_to(&backend.authority, addresses).await?,
+        None => tcp::connect_starting_at(&backend.authority, 0).await?,
     };
     match &backend.tls {
         Some(tls) => drive(dial::secure_tcp(connection, tls, Offer::Http1).await?.io, tasks).await,
@@ -196,7 +197,7 @@ fn exchange_error(e: &hyper::Error) -> String {
     let mut cause = e.source();
     while let Some(c) = cause {
         if let Some(io) = c.downcast_ref::<std::io::Error>() {
-            return dial::system_error("read", io);
+            return tcp::system_error("read", io);
         }
         cause = c.source();
     }

@@ -9,8 +9,8 @@ use rustls::pki_types::pem::PemObject;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// CA certificates in PEM. A bundle may take a megabyte, so it is parsed once, when it is first used, and compared by its
-/// digest. Clones share both.
+/// CA certificates in PEM. A bundle may take a megabyte, so it is parsed once, when it is first used, and
+/// compared by its digest. Clones share both.
 #[derive(Clone, Default)]
 pub(crate) struct CaBundle(Option<Arc<Inner>>);
 

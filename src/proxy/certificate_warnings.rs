@@ -1,5 +1,5 @@
-//! Metrics about backends' serving certificates that work today but will be rejected by stricter clients (no SAN, SHA-1
-//! signatures), so that operators can find them in time. Follows `apiserver/pkg/util/x509metrics`.
+//! Metrics about backends' serving certificates that work today but will be rejected by stricter clients (no
+//! SAN, SHA-1 signatures), so that operators can find them in time. Follows `apiserver/pkg/util/x509metrics`.
 //!
 //! Entry point: [`CountingVerdict`], which wraps another [`Verdict`].
 
@@ -32,7 +32,8 @@ impl<V> CountingVerdict<V> {
     }
 }
 
-/// Whether the certificate has a SHA-1 signature that is verified. That of a self-signed certificate never is.
+/// Whether the certificate has a SHA-1 signature that is verified. That of a self-signed certificate never
+/// is.
 fn is_weak(c: &X509Certificate<'_>) -> bool {
     c.subject().as_raw() != c.issuer().as_raw()
         && SHA1.contains(&c.signature_algorithm.algorithm.to_id_string().as_str())
@@ -53,8 +54,8 @@ mod tests {
     use rcgen::{CertificateParams, DnType, Issuer, KeyPair};
     use rustls::pki_types::{ServerName, UnixTime};
 
-    /// Marks a certificate as signed with SHA-1: the OIDs of `sha256WithRSAEncryption` and `sha1WithRSAEncryption`
-    /// differ only in the last byte.
+    /// Marks a certificate as signed with SHA-1: the OIDs of `sha256WithRSAEncryption` and
+    /// `sha1WithRSAEncryption` differ only in the last byte.
     fn said_to_be_over_sha1(der: &[u8]) -> CertificateDer<'static> {
         const SHA256: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];
         let mut der = der.to_vec();

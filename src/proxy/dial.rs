@@ -1,40 +1,31 @@
-//! Connections to backends: name lookup, TCP and TLS. Entry points: [`dial_watched`] for pooled connections,
+//! Connections to backends, with TLS. Entry points: [`dial_watched`] for pooled connections,
 //! [`dial_directly`] and [`dial_socket`] for others.
 //!
-//! Error texts are Go's, because they reach clients and APIService conditions. Whether a proxy is used and which
-//! addresses are refused is decided in [`super::outbound`].
+//! Error texts are Go's, because they reach clients and APIService conditions. Whether a proxy is used and
+//! which addresses are refused is decided in [`super::outbound`]; name lookup and TCP connect are in
+//! [`super::tcp`].
 
 use super::io::{Connection, TrackedStream};
 use super::outbound::Outbound;
 use super::target::{Protocol, Socket};
+use super::tcp::{DialError, TcpConnection, alert_text, system_error};
 use super::tls::ClientTls;
 use super::verify::X509Error;
-use rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
-use std::fmt;
+use rustls::{CertificateError, Error as TlsError, InvalidMessage};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
-/// Limit for name lookup and TCP connect together, as in Go's `http.DefaultTransport`.
-pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Limit for the TLS handshake, as in Go's `http.DefaultTransport`.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Limit per address, if the name has further ones to try.
-const PER_ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
-
-// An idle peer is probed after 5 s. With the user timeout that `TrackedStream::watched` sets, a dead one is given up
-// after 7 s.
+// An idle peer is probed after 5 s. With the user timeout that `TrackedStream::watched` sets, a dead one is
+// given up after 7 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_PROBES: u32 = 3;
-
-/// Why a connection could not be established; the text is shown to clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DialError(pub String);
 
 /// The ALPN protocols to offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +45,6 @@ pub(crate) struct Dialed {
     /// The peer's address, unless it is a Unix socket.
     pub peer: Option<SocketAddr>,
     /// Number of addresses the name has.
-    pub addresses: usize,
-}
-
-/// A TCP connection to one of a name's addresses.
-pub(crate) struct TcpConnection {
-    /// The connection.
-    pub tcp: TcpStream,
-    /// Number of addresses there were to choose from.
     pub addresses: usize,
 }
 
@@ -92,9 +75,9 @@ pub(crate) async fn dial_directly(
     secure_tcp(outbound.connect_directly(authority, 0).await?, tls, offer).await
 }
 
-/// Like [`dial_directly`], but through the proxy of the environment, if there is one, and with detection of dead peers
-/// within seconds: TCP keepalive covers idle connections, [`TrackedStream::watched`] unacknowledged bytes. The
-/// `start`th address of the name is tried first.
+/// Like [`dial_directly`], but through the proxy of the environment, if there is one, and with detection of
+/// dead peers within seconds: TCP keepalive covers idle connections, [`TrackedStream::watched`]
+/// unacknowledged bytes. The `start`th address of the name is tried first.
 ///
 /// # Errors
 /// [`DialError`].
@@ -196,116 +179,6 @@ async fn secure(
     })
 }
 
-/// Name lookup and TCP connect only.
-///
-/// # Errors
-/// [`DialError`].
-///
-/// # Cancel safety
-/// Cancel safe: dropping the future ends the attempt.
-pub(crate) async fn connect(authority: &str) -> Result<TcpStream, DialError> {
-    connect_starting_at(authority, 0).await.map(|connection| connection.tcp)
-}
-
-/// Like [`connect`], but tries the `start`th address first and then those after it.
-///
-/// # Errors
-/// [`DialError`].
-///
-/// # Cancel safety
-/// Cancel safe: dropping the future ends the attempt.
-pub(crate) async fn connect_starting_at(authority: &str, start: usize) -> Result<TcpConnection, DialError> {
-    let deadline = Instant::now() + DIAL_TIMEOUT;
-    let addresses = lookup(authority, deadline).await?;
-    connect_any(host_of(authority), addresses, start, deadline).await
-}
-
-/// Connects to the first of these addresses that answers. They result from an earlier lookup of `authority`.
-///
-/// # Errors
-/// [`DialError`].
-///
-/// # Cancel safety
-/// Cancel safe: dropping the future ends the attempt.
-pub(crate) async fn connect_to(authority: &str, addresses: &[SocketAddr]) -> Result<TcpConnection, DialError> {
-    let deadline = Instant::now() + DIAL_TIMEOUT;
-    connect_any(host_of(authority), addresses.to_vec(), 0, deadline).await
-}
-
-pub(super) fn host_of(authority: &str) -> &str {
-    let (host, _) = authority.rsplit_once(':').unwrap_or((authority, ""));
-    host.trim_start_matches('[').trim_end_matches(']')
-}
-
-/// Looks up the addresses of `authority`.
-pub(super) async fn lookup(authority: &str, deadline: Instant) -> Result<Vec<SocketAddr>, DialError> {
-    let host = host_of(authority);
-    match timeout_at(deadline, tokio::net::lookup_host(authority)).await {
-        Err(_) => Err(DialError(format!("dial tcp: lookup {host}: i/o timeout"))),
-        Ok(Err(_)) => Err(DialError(format!("dial tcp: lookup {host}: no such host"))),
-        Ok(Ok(found)) => Ok(found.collect()),
-    }
-}
-
-/// Connects to the first of these addresses that answers, starting at the `start`th. The error is that of the first
-/// one.
-pub(super) async fn connect_any(
-    host: &str,
-    mut addresses: Vec<SocketAddr>,
-    start: usize,
-    deadline: Instant,
-) -> Result<TcpConnection, DialError> {
-    let count = addresses.len();
-    addresses.rotate_left(start % count.max(1));
-    let mut first_error = None;
-    let mut left = addresses.len() as u32;
-    for address in addresses {
-        // Each address gets an equal share of the remaining time, so that a hanging one leaves time for the others.
-        let mut share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
-        left -= 1;
-        if left > 0 {
-            share = share.min(PER_ADDRESS_TIMEOUT);
-        }
-        let why = match tokio::time::timeout(share, TcpStream::connect(address)).await {
-            Ok(Ok(tcp)) => {
-                tcp.set_nodelay(true)
-                    .map_err(|e| DialError(format!("dial tcp {address}: {}", system_error("setsockopt", &e))))?;
-                return Ok(TcpConnection { tcp, addresses: count });
-            }
-            Ok(Err(e)) => system_error("connect", &e),
-            Err(_) => "i/o timeout".into(),
-        };
-        first_error.get_or_insert_with(|| DialError(format!("dial tcp {address}: {why}")));
-    }
-    Err(first_error.unwrap_or_else(|| DialError(format!("dial tcp: lookup {host}: no such host"))))
-}
-
-/// An I/O error in Go's wording: the system call, then the system's text.
-pub(crate) fn system_error(call: &str, e: &io::Error) -> String {
-    use io::ErrorKind as K;
-    let text = match e.kind() {
-        K::ConnectionRefused => "connection refused",
-        K::ConnectionReset => "connection reset by peer",
-        K::BrokenPipe => "broken pipe",
-        K::HostUnreachable => "no route to host",
-        K::NetworkUnreachable => "network is unreachable",
-        K::AddrNotAvailable => "cannot assign requested address",
-        K::TimedOut => "connection timed out",
-        K::PermissionDenied => "permission denied",
-        K::NotFound => "no such file or directory",
-        K::UnexpectedEof => return "EOF".into(),
-        _ => {
-            // In TLS 1.3 the peer's rejection of our certificate arrives only after our side of the handshake is
-            // complete.
-            return match e.get_ref().and_then(|inner| inner.downcast_ref()) {
-                Some(TlsError::AlertReceived(alert)) => format!("remote error: tls: {}", alert_text(*alert)),
-                _ => format!("{call}: {e}"),
-            };
-        }
-    };
-    format!("{call}: {text}")
-}
-
 fn handshake_error(e: &io::Error, ends: Option<(SocketAddr, SocketAddr)>) -> String {
     let Some(tls) = e.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) else {
         return match (e.kind(), ends) {
@@ -328,61 +201,5 @@ fn handshake_error(e: &io::Error, ends: Option<(SocketAddr, SocketAddr)>) -> Str
         }
         TlsError::AlertReceived(alert) => format!("remote error: tls: {}", alert_text(*alert)),
         other => format!("tls: {other}"),
-    }
-}
-
-fn alert_text(alert: AlertDescription) -> String {
-    match alert {
-        AlertDescription::BadCertificate => "bad certificate".into(),
-        AlertDescription::CertificateRequired => "certificate required".into(),
-        AlertDescription::UnknownCA => "unknown certificate authority".into(),
-        AlertDescription::CertificateExpired => "expired certificate".into(),
-        AlertDescription::CertificateRevoked => "revoked certificate".into(),
-        AlertDescription::CertificateUnknown => "unknown certificate".into(),
-        AlertDescription::UnsupportedCertificate => "unsupported certificate".into(),
-        AlertDescription::AccessDenied => "access denied".into(),
-        AlertDescription::HandshakeFailure => "handshake failure".into(),
-        AlertDescription::ProtocolVersion => "protocol version not supported".into(),
-        AlertDescription::NoApplicationProtocol => "no application protocol".into(),
-        AlertDescription::UnrecognisedName => "unrecognized name".into(),
-        AlertDescription::InternalError => "internal error".into(),
-        other => format!("alert({})", u8::from(other)),
-    }
-}
-
-impl fmt::Display for DialError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for DialError {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn system_errors_match_gos_texts() {
-        let e = |k: io::ErrorKind| io::Error::from(k);
-        assert_eq!(
-            system_error("connect", &e(io::ErrorKind::ConnectionRefused)),
-            "connect: connection refused"
-        );
-        assert_eq!(system_error("read", &e(io::ErrorKind::UnexpectedEof)), "EOF");
-        let alert = TlsError::AlertReceived(AlertDescription::UnknownCA);
-        assert_eq!(
-            system_error("read", &io::Error::new(io::ErrorKind::InvalidData, alert)),
-            "remote error: tls: unknown certificate authority"
-        );
-    }
-
-    #[tokio::test]
-    async fn a_refused_connection_names_the_address() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
-        let e = connect(&address.to_string()).await.unwrap_err();
-        assert_eq!(e.0, format!("dial tcp {address}: connect: connection refused"));
     }
 }

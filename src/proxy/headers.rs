@@ -1,7 +1,7 @@
 //! Header rules of the proxies: what a backend may see of a request, and what a client may see of a response.
 //!
-//! Entry points: [`Special::of`], which scans a message's header names once, then its methods; [`Identity`] states the
-//! caller. `origin` confines responses in browsers.
+//! Entry points: [`Special::of`], which scans a message's header names once, then its methods; [`Identity`]
+//! states the caller. `origin` confines responses in browsers.
 
 mod identity;
 pub(crate) mod origin;
@@ -34,8 +34,8 @@ pub(crate) fn clean_response(headers: &mut HeaderMap) {
     Special::of(headers).clean_response(headers);
 }
 
-/// Announces on the next connection the trailers that travel: all except those that could claim an identity or affect
-/// framing. `Trailer` itself belongs to one connection only.
+/// Announces on the next connection the trailers that travel: all except those that could claim an identity
+/// or affect framing. `Trailer` itself belongs to one connection only.
 fn announce_trailers(headers: &mut HeaderMap) {
     // Over HTTP/1.1 a message with `Content-Length` cannot have trailers.
     let can_trail = !headers.contains_key(header::CONTENT_LENGTH);
@@ -76,8 +76,8 @@ pub(crate) fn wants_trailers(headers: &HeaderMap) -> bool {
     })
 }
 
-/// For upgrades, whose `Connection` header is passed on: removes the headers that the gateway sets from its list, so
-/// that no backend drops them as hop-by-hop.
+/// For upgrades, whose `Connection` header is passed on: removes the headers that the gateway sets from its
+/// list, so that no backend drops them as hop-by-hop.
 pub(crate) fn keep_identity_end_to_end(headers: &mut HeaderMap) {
     let ours = |name: &str| {
         let name = name.trim().to_ascii_lowercase();
@@ -112,7 +112,8 @@ pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
         .any(|v| v.to_str().is_ok_and(|v| v.to_ascii_lowercase().contains("upgrade")))
 }
 
-/// Appends the client's address to `X-Forwarded-For`, joining several headers into one as Go's `ReverseProxy` does.
+/// Appends the client's address to `X-Forwarded-For`, joining several headers into one as Go's `ReverseProxy`
+/// does.
 pub(crate) fn forwarded_for(headers: &mut HeaderMap, client: Option<IpAddr>) {
     let Some(client) = client else { return };
     match headers.entry(X_FORWARDED_FOR) {
@@ -132,7 +133,8 @@ pub(crate) fn forwarded_for(headers: &mut HeaderMap, client: Option<IpAddr>) {
     }
 }
 
-/// Formats an address as a header value. IPv4 is written by hand, which takes a tenth of the time of `format!`.
+/// Formats an address as a header value. IPv4 is written by hand, which takes a tenth of the time of
+/// `format!`.
 fn address(client: IpAddr) -> HeaderValue {
     let written = match client {
         IpAddr::V6(v6) => HeaderValue::try_from(v6.to_string()),

@@ -1,12 +1,12 @@
-//! Loop detection: each gateway appends its instance ID to `X-Torana-Hops` on requests that come from another gateway
-//! or proxy and on its own probes, and rejects a request that already carries its own ID.
+//! Loop detection: each gateway appends its instance ID to `X-Torana-Hops` on requests that come from another
+//! gateway or proxy and on its own probes, and rejects a request that already carries its own ID.
 //!
-//! A request that comes directly from a client is forwarded without the header, so that backends see exactly what
-//! kube-aggregator would send. A gateway that is its own backend is detected by its probes; a client's request that
-//! returns while still in flight is recognised by its audit ID, which gateways preserve.
+//! A request that comes directly from a client is forwarded without the header, so that backends see exactly
+//! what kube-aggregator would send. A gateway that is its own backend is detected by its probes; a client's
+//! request that returns while still in flight is recognised by its audit ID, which gateways preserve.
 //!
-//! Clients may send the header, too. They gain nothing: a request that names this gateway, or too many, is rejected,
-//! and no header can remove the ID that this gateway appends.
+//! Clients may send the header, too. They gain nothing: a request that names this gateway, or too many, is
+//! rejected, and no header can remove the ID that this gateway appends.
 //!
 //! Entry points: [`Hops::next_value`] for requests that carry the header, [`Hops::first`] for all others.
 
@@ -82,8 +82,9 @@ impl Hops {
         &self.own
     }
 
-    /// The header value to send on for a request that has no `X-Torana-Hops`; `None` if it comes directly from a
-    /// client. A proxy is recognised by `X-Forwarded-For` together with the audit ID, which gateways send on.
+    /// The header value to send on for a request that has no `X-Torana-Hops`; `None` if it comes directly
+    /// from a client. A proxy is recognised by `X-Forwarded-For` together with the audit ID, which gateways
+    /// send on.
     pub(crate) fn first(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         (headers.contains_key(FORWARDED_FOR) && headers.contains_key(AUDIT_ID)).then(|| self.own.clone())
     }

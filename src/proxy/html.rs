@@ -1,11 +1,11 @@
-//! Streaming rewriter for the links in HTML pages. It parses only start tags and rewrites only links in attributes; it
-//! buffers no more than one incomplete tag.
+//! Streaming rewriter for the links in HTML pages. It parses only start tags and rewrites only links in
+//! attributes; it buffers no more than one incomplete tag.
 //!
-//! Tags are serialised as Go's `html.Token.String` does: names in lower case, values in double quotes. Entities in
-//! values that are not rewritten are left alone.
+//! Tags are serialised as Go's `html.Token.String` does: names in lower case, values in double quotes.
+//! Entities in values that are not rewritten are left alone.
 //!
-//! Entry points: [`Rewritten`] for a response body, [`Page`] for plain bytes. Which links change is decided in
-//! [`super::links`].
+//! Entry points: [`Rewritten`] for a response body, [`Page`] for plain bytes. Which links change is decided
+//! in [`super::links`].
 
 mod body;
 mod entities;

@@ -1,9 +1,9 @@
-//! The byte stream of a backend connection: TCP or a Unix socket ([`TrackedStream`]), with or without TLS above it
-//! ([`Connection`]).
+//! The byte stream of a backend connection: TCP or a Unix socket ([`TrackedStream`]), with or without TLS
+//! above it ([`Connection`]).
 //!
-//! It records whether bytes have arrived, since any byte proves that the peer is alive. On a watched connection it also
-//! limits how long sent bytes may stay unacknowledged (`TCP_USER_TIMEOUT`): a few seconds for requests, more during a
-//! large upload, in which a backend may pause, until the backend responds.
+//! It records whether bytes have arrived, since any byte proves that the peer is alive. On a watched
+//! connection it also limits how long sent bytes may stay unacknowledged (`TCP_USER_TIMEOUT`): a few seconds
+//! for requests, more during a large upload, in which a backend may pause, until the backend responds.
 //!
 //! ```text
 //! idle, or a request being sent ── 48 KiB sent without a response ──► 30 s for unacknowledged bytes
@@ -91,8 +91,8 @@ impl TrackedStream {
         io
     }
 
-    /// Limits how long sent bytes may stay unacknowledged. On Linux this limit also overrides the number of TCP
-    /// keepalive probes on an idle connection.
+    /// Limits how long sent bytes may stay unacknowledged. On Linux this limit also overrides the number of
+    /// TCP keepalive probes on an idle connection.
     fn limit_unacknowledged(&self, time: Duration) {
         #[cfg(target_os = "linux")]
         if let Socket::Tcp(tcp) = &self.bytes

@@ -24,8 +24,8 @@ struct Parts<'a> {
 }
 
 impl Links {
-    /// For a backend of an APIService. Links point to the backend's own address, whether or not the client can reach
-    /// it, as upstream's do.
+    /// For a backend of an APIService. Links point to the backend's own address, whether or not the client
+    /// can reach it, as upstream's do.
     pub fn to_backend(authority: &str) -> Self {
         Self {
             own: vec![authority.to_owned()],

@@ -1,14 +1,16 @@
-//! Egress: direct connections, or through the HTTP proxy of the environment (`HTTPS_PROXY`, `NO_PROXY`). The rules are
-//! those of Go's `net/http` and, for CIDR ranges in `NO_PROXY`, of `apimachinery/pkg/util/net/http.go`.
+//! Egress: direct connections, or through the HTTP proxy of the environment (`HTTPS_PROXY`, `NO_PROXY`). The
+//! rules are those of Go's `net/http` and, for CIDR ranges in `NO_PROXY`, of
+//! `apimachinery/pkg/util/net/http.go`.
 //!
-//! Entry point: [`Outbound::connect`]. `own` refuses connections to this gateway itself, `sockets` guards Unix sockets.
+//! Entry point: [`Outbound::connect`]. `own` refuses connections to this gateway itself, `sockets` guards
+//! Unix sockets.
 
 mod own;
 mod sockets;
 
 pub(crate) use own::OwnAddress;
 
-use super::dial::{self, DialError, TcpConnection};
+use super::tcp::{self, DialError, TcpConnection};
 use crate::request::percent;
 use base64::Engine as _;
 use std::fmt;
@@ -108,8 +110,8 @@ impl Outbound {
         self
     }
 
-    /// Opens a TCP connection to `authority`. The `start`th address of the name is tried first; through a proxy, which
-    /// resolves the name itself, there counts only one.
+    /// Opens a TCP connection to `authority`. The `start`th address of the name is tried first; through a
+    /// proxy, which resolves the name itself, there counts only one.
     ///
     /// # Errors
     /// [`DialError`], in Go's wording.
@@ -125,7 +127,7 @@ impl Outbound {
             return Err(own::refused(own));
         }
         let failed = |why: String| DialError(format!("proxyconnect tcp: {why}"));
-        let mut tcp = dial::connect(&proxy.authority).await.map_err(|e| failed(e.0))?;
+        let mut tcp = tcp::connect(&proxy.authority).await.map_err(|e| failed(e.0))?;
         let asked = tokio::time::timeout(CONNECT_LIMIT, proxy.request_tunnel(&mut tcp, authority));
         match asked.await {
             Ok(Ok(())) => Ok(TcpConnection { tcp, addresses: 1 }),
@@ -143,12 +145,12 @@ impl Outbound {
     /// # Cancel safety
     /// Cancel safe: dropping the future ends the attempt.
     pub(crate) async fn connect_directly(&self, authority: &str, start: usize) -> Result<TcpConnection, DialError> {
-        let deadline = Instant::now() + dial::DIAL_TIMEOUT;
+        let deadline = Instant::now() + tcp::DIAL_TIMEOUT;
         let addresses = self.addresses(authority, deadline).await?;
         if let Some(own) = addresses.iter().find(|a| self.is_own(**a)) {
             return Err(own::refused(*own));
         }
-        dial::connect_any(dial::host_of(authority), addresses, start, deadline).await
+        tcp::connect_any(tcp::host_of(authority), addresses, start, deadline).await
     }
 
     async fn addresses(&self, authority: &str, deadline: Instant) -> Result<Vec<SocketAddr>, DialError> {
@@ -156,7 +158,7 @@ impl Outbound {
         if let Some(addresses) = self.static_names.get(authority) {
             return Ok(addresses.clone());
         }
-        dial::lookup(authority, deadline).await
+        tcp::lookup(authority, deadline).await
     }
 
     /// Whether `authority` bypasses the proxy. Loopback always does.
@@ -187,10 +189,11 @@ impl Proxy {
         let credentials = self.credentials.as_ref();
         let credentials = credentials.map_or_else(String::new, |c| format!("Proxy-Authorization: {c}\r\n"));
         let request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{credentials}\r\n");
-        let io = |e: std::io::Error| DialError(format!("proxyconnect tcp: {}", dial::system_error("read", &e)));
+        let io = |e: std::io::Error| DialError(format!("proxyconnect tcp: {}", tcp::system_error("read", &e)));
         tcp.write_all(request.as_bytes()).await.map_err(io)?;
         let mut head = Vec::new();
-        // Read byte by byte (a few hundred): what follows the head belongs to the TLS stream and must not be consumed.
+        // Read byte by byte (a few hundred): what follows the head belongs to the TLS stream and must not be
+        // consumed.
         while !head.ends_with(b"\r\n\r\n") {
             if head.len() > MAX_HEAD {
                 return Err(DialError(

@@ -53,8 +53,8 @@ impl ProxyPolicy {
         }
     }
 
-    /// Confines a response with a body that a browser might render. Returns false if no browser would, in which case
-    /// there are no links to rewrite either.
+    /// Confines a response with a body that a browser might render. Returns false if no browser would, in
+    /// which case there are no links to rewrite either.
     pub(crate) fn confine(&self, headers: &mut HeaderMap) -> bool {
         match self.isolate {
             true => origin::confine(headers),

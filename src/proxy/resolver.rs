@@ -1,5 +1,5 @@
-//! Name lookup for callers that check addresses. They connect to the address they have checked, instead of resolving
-//! the name a second time, which could give another one (CVE-2020-8562).
+//! Name lookup for callers that check addresses. They connect to the address they have checked, instead of
+//! resolving the name a second time, which could give another one (CVE-2020-8562).
 
 use std::future::Future;
 use std::io;

@@ -1,9 +1,9 @@
-//! SPDY/3.1 frames as kubelets speak them, from the client's side and without I/O: [`Encoder`] makes frames, [`Decoder`]
-//! takes them apart.
+//! SPDY/3.1 frames as kubelets speak them, from the client's side and without I/O: [`Encoder`] makes frames,
+//! [`Decoder`] takes them apart.
 //!
-//! Kubelets (`github.com/moby/spdystream`) have no flow control: TCP's takes its place. Header blocks of the other side are
-//! skipped, because replies to streams carry nothing. Ours are stored instead of deflated, in a zlib stream that needs no
-//! dictionary, which every inflater reads.
+//! Kubelets (`github.com/moby/spdystream`) have no flow control: TCP's takes its place. Header blocks of the
+//! other side are skipped, because replies to streams carry nothing. Ours are stored instead of deflated, in
+//! a zlib stream that needs no dictionary, which every inflater reads.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
@@ -46,7 +46,8 @@ pub struct Malformed;
 /// Takes frames apart.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The stream of the data frame whose rest is expected, that rest's length, and whether it ends the stream.
+    /// The stream of the data frame whose rest is expected, that rest's length, and whether it ends the
+    /// stream.
     data: Option<(u32, usize, bool)>,
     /// The stream that the last frame ended.
     ended: Option<u32>,

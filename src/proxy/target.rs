@@ -1,7 +1,9 @@
-//! Explicit targets: annotations of the domain `torana.dev/` that give an APIService a backend outside the cluster, and
-//! options for connecting to it. Servers that do not support them ignore them; `docs/targets.md` is the manual.
+//! Explicit targets: annotations of the domain `torana.dev/` that give an APIService a backend outside the
+//! cluster, and options for connecting to it. Servers that do not support them ignore them; `docs/targets.md`
+//! is the manual.
 //!
-//! Entry point: [`read`], called by validation, which reports the errors, and by routing, which uses the result.
+//! Entry point: [`read`], called by validation, which reports the errors, and by routing, which uses the
+//! result.
 
 mod endpoint;
 mod reference;
@@ -21,8 +23,8 @@ use std::time::Duration;
 
 /// Domain of the annotations defined by this project.
 pub(crate) const DOMAIN: &str = "torana.dev/";
-/// Comma-separated backend URLs; each request uses one. `spec.service` is still required, for servers that do not
-/// support this annotation.
+/// Comma-separated backend URLs; each request uses one. `spec.service` is still required, for servers that do
+/// not support this annotation.
 pub(crate) const URLS: &str = "torana.dev/backend-urls";
 /// The name in the backends' certificates. Required if the URLs name several hosts, or none.
 pub(crate) const SERVER_NAME: &str = "torana.dev/backend-server-name";

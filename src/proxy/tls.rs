@@ -32,7 +32,8 @@ pub(crate) struct ClientTls {
     pub any: Arc<ClientConfig>,
     /// Offers http/1.1 only, for upgrades.
     pub http1: Arc<ClientConfig>,
-    /// The name to verify; `None` if the configured one is not a valid name, in which case every TLS dial fails.
+    /// The name to verify; `None` if the configured one is not a valid name, in which case every TLS dial
+    /// fails.
     pub server_name: Option<ServerName<'static>>,
 }
 

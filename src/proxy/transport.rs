@@ -1,20 +1,25 @@
 //! Pooled connections to backends that share one TLS configuration.
 //!
-//! Entry points: [`Transport::choose`] picks an address, [`Transport::send_to`] sends a proxied request to it. There is
-//! one [`Transport`] per set of TLS inputs and one `Host` in it per resolved `host:port`. A backend that negotiates
-//! HTTP/2 gets multiplexed connections (another one when the streams of the others are used up); any other gets
-//! HTTP/1.1 connections that are kept alive while idle. A task drives each connection and ends when nothing refers to
-//! the connection any more, so dropping a transport closes idle connections and lets requests in flight finish.
+//! Entry points: [`Transport::choose`] picks an address, [`Transport::send_to`] sends a proxied request to
+//! it. There is one [`Transport`] per set of TLS inputs and one `Host` in it per resolved `host:port`. A
+//! backend that negotiates HTTP/2 gets multiplexed connections (another one when the streams of the others
+//! are used up); any other gets HTTP/1.1 connections that are kept alive while idle. A task drives each
+//! connection and ends when nothing refers to the connection any more, so dropping a transport closes idle
+//! connections and lets requests in flight finish.
 //!
-//! Resolving a Service to addresses is left to the caller, dialing and TLS to [`super::dial`] and [`super::tls`].
+//! Resolving a Service to addresses is left to the caller, dialing and TLS to [`super::dial`] and
+//! [`super::tls`].
 
 mod balance;
 mod body;
 mod connection_limits;
 mod exchange;
+mod health;
 mod host;
+mod http1;
 mod http2;
 mod probation;
+mod probe;
 mod replay;
 mod state;
 mod upload;
@@ -23,12 +28,12 @@ mod weighted;
 
 pub(crate) use body::BackendBody;
 pub(crate) use connection_limits::ConnectionLimits;
-pub(crate) use probation::ProbeRequest;
+pub(crate) use probe::ProbeRequest;
 pub(crate) use state::EndpointState;
 pub(crate) use upstream_options::UpstreamOptions;
 
-use crate::proxy::dial::DialError;
 use crate::proxy::outbound::Outbound;
+use crate::proxy::tcp::DialError;
 use crate::proxy::tls::ClientTls;
 use crate::request::headers::IdentityHeaders;
 use crate::request::{Body, InformationalSender};
@@ -95,7 +100,8 @@ pub(crate) struct Transport {
     on_failure: Option<FailureHook>,
 }
 
-/// Called when an exchange with an address failed or a connection broke. Called often while a backend is down.
+/// Called when an exchange with an address failed or a connection broke. Called often while a backend is
+/// down.
 pub(crate) type FailureHook = Arc<dyn Fn() + Send + Sync>;
 
 impl Transport {
@@ -178,14 +184,14 @@ impl Transport {
         self.counts.as_ref()
     }
 
-    /// Sends a request of the gateway itself, to which no limits apply, and waits for the head of the response. A request
-    /// that cannot be sent to `first` goes to another of `endpoints`.
+    /// Sends a request of the gateway itself, to which no limits apply, and waits for the head of the
+    /// response. A request that cannot be sent to `first` goes to another of `endpoints`.
     ///
     /// Retries happen on another connection:
     /// - up to three times while nothing of the request was sent;
     /// - once after the backend refused it unprocessed, if its body is small and was sent whole;
-    /// - once for a GET, HEAD, OPTIONS or TRACE without a body whose reused connection died, or, given another
-    ///   address, whose connection missed a ping.
+    /// - once for a GET, HEAD, OPTIONS or TRACE without a body whose reused connection died, or, given
+    ///   another address, whose connection missed a ping.
     ///
     /// # Errors
     /// [`SendError`].
@@ -210,9 +216,9 @@ impl Transport {
         }
     }
 
-    /// Sends a proxied request, subject to the limits, and forwards informational (1xx) responses to `informational`.
-    /// If `first` cannot be reached and nothing was sent, another of `endpoints` is tried. Retries follow the rules of
-    /// [`Transport::send_among`].
+    /// Sends a proxied request, subject to the limits, and forwards informational (1xx) responses to
+    /// `informational`. If `first` cannot be reached and nothing was sent, another of `endpoints` is tried.
+    /// Retries follow the rules of [`Transport::send_among`].
     ///
     /// # Errors
     /// [`SendError`].
@@ -254,7 +260,8 @@ impl Transport {
             let others = endpoints.len() > 1 && attempt < MAX_ATTEMPTS;
             let found = match host.try_stream(bounded) {
                 Some(stream) => Ok(Lease::Http2(stream)),
-                // Boxed like every other rare path here: inline, its future would enlarge that of every request.
+                // Boxed like every other rare path here: inline, its future would enlarge that of every
+                // request.
                 None => Box::pin(balance::checkout(&host, others, bounded)).await,
             };
             let lease = match found {
@@ -291,7 +298,8 @@ impl Transport {
                 }
                 Err(failure) => failure,
             };
-            // A body that broke off on the client's side is not the backend's failure and must not eject its address.
+            // A body that broke off on the client's side is not the backend's failure and must not eject its
+            // address.
             if let Some(why) = record.as_ref().and_then(replay::ReplayRecord::client_error) {
                 return Err(SendError::Client(why));
             }
@@ -331,8 +339,8 @@ impl Transport {
         all
     }
 
-    /// Stops using all present connections for new requests; requests in flight continue. Called after a failed probe,
-    /// since a pooled connection may lead to a wrong or dead server.
+    /// Stops using all present connections for new requests; requests in flight continue. Called after a
+    /// failed probe, since a pooled connection may lead to a wrong or dead server.
     pub(crate) fn close_idle(&self) {
         let hosts: Vec<Arc<Host>> = self.lock().values().cloned().collect();
         for host in hosts {

@@ -1,7 +1,7 @@
 //! Tunnels of upgraded connections: copies bytes between client and backend until either side ends.
 //!
-//! Entry points: [`client_side`] before the request is forwarded, then [`start`] or [`refusal`] for the backend's
-//! response.
+//! Entry points: [`client_side`] before the request is forwarded, then [`start`] or [`refusal`] for the
+//! backend's response.
 
 use crate::request::body::BoxError;
 use crate::request::{Body, Request, RequestContext, Response, UntilUpgradeEnds};
@@ -39,7 +39,8 @@ impl ClientSide {
         self
     }
 
-    /// Waits for the 101 response to be sent, and returns the connection with what is to be held until it ends.
+    /// Waits for the 101 response to be sent, and returns the connection with what is to be held until it
+    /// ends.
     ///
     /// # Errors
     /// The client's connection ended before.
@@ -88,8 +89,8 @@ pub(crate) fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -
     })
 }
 
-/// Passes on the response of a backend that refuses the upgrade, and closes the connection behind it. A body that is
-/// incomplete after ten seconds is cut off.
+/// Passes on the response of a backend that refuses the upgrade, and closes the connection behind it. A body
+/// that is incomplete after ten seconds is cut off.
 pub(crate) fn refusal(response: http::Response<Incoming>) -> Response {
     let mut response = response.map(|body| {
         Body::stream(BodyWithDeadline {

@@ -4,8 +4,8 @@
 use crate::request::percent;
 use std::borrow::Cow;
 
-/// The path with all escapes normalised: `%2F` becomes `/`, unnecessary escapes are decoded, double and trailing
-/// slashes stay. `None` if an escape is malformed.
+/// The path with all escapes normalised: `%2F` becomes `/`, unnecessary escapes are decoded, double and
+/// trailing slashes stay. `None` if an escape is malformed.
 pub(crate) fn canonical_path(path: &str) -> Option<Cow<'_, str>> {
     if percent::is_encoded_path(path) {
         return Some(Cow::Borrowed(path));
@@ -14,8 +14,8 @@ pub(crate) fn canonical_path(path: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(percent::encode_path(&decoded).into_owned()))
 }
 
-/// The query parsed and encoded again: keys sorted, the order of values per key kept, spaces as `+`. Pairs with
-/// malformed escapes or `;` are dropped, as Go does.
+/// The query parsed and encoded again: keys sorted, the order of values per key kept, spaces as `+`. Pairs
+/// with malformed escapes or `;` are dropped, as Go does.
 pub(crate) fn canonical_query(query: &str) -> String {
     let pairs = query
         .split('&')
@@ -66,7 +66,8 @@ pub fn canonical_path_and_query(uri: &http::Uri) -> String {
     out
 }
 
-/// The value of `X-Forwarded-Uri`: the path with `.`, `..` and double slashes resolved, keeping a trailing slash.
+/// The value of `X-Forwarded-Uri`: the path with `.`, `..` and double slashes resolved, keeping a trailing
+/// slash.
 pub fn cleaned_path(path: &str) -> Cow<'_, str> {
     // Fast path: there is nothing to clean unless a slash is followed by a slash or a dot.
     let suspicious = path

@@ -1,8 +1,8 @@
 //! Verification of backends' certificates: a [`Verdict`] decides, and [`Verifier`] adapts it to rustls.
 //!
-//! [`GoLike`] accepts what Go's verifier accepts and rustls' own does not: a serving certificate that is itself in the
-//! CA bundle is trusted even if it is marked as a CA, as self-signed certificates usually are. Name, validity period
-//! and handshake signature are always checked.
+//! [`GoLike`] accepts what Go's verifier accepts and rustls' own does not: a serving certificate that is
+//! itself in the CA bundle is trusted even if it is marked as a CA, as self-signed certificates usually are.
+//! Name, validity period and handshake signature are always checked.
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

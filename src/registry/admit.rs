@@ -1,8 +1,10 @@
-//! The passage of a write through admission. The types prescribe the order: [`mutate`] is the only way to a [`Mutated`],
-//! and only that can run the validating phase. What a kind prepares and validates lies between the two.
+//! The passage of a write through admission. The types prescribe the order: [`mutate`] is the only way to a
+//! [`Mutated`], and only that can run the validating phase. Preparation and validation of the kind run
+//! between the two.
 
-use super::store::{Store, WriteOptions};
+use super::store::Store;
 use super::strategy::Context;
+use super::write::WriteOptions;
 use crate::admission::{Admission, Attributes, Operation};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;

@@ -1,9 +1,9 @@
 //! Serves a kind in several versions over one storage.
 //!
-//! A stored object may be in any version that was once the storage version. [`ConvertingStorage`] implements the
-//! storage interface for one served version on top of the storage of the kind; [`KindVersions`] describes the kind:
-//! its versions, which of them is stored, and the [`Conversion`] between them. Keys, revisions and preconditions pass
-//! through.
+//! A stored object may be in any version that was once the storage version. [`ConvertingStorage`] implements
+//! the storage interface for one served version on top of the storage of the kind; [`KindVersions`] describes
+//! the kind: its versions, which of them is stored, and the [`Conversion`] between them. Keys, revisions and
+//! preconditions pass through.
 //!
 //! ```text
 //! read:   stored bytes ─ in the served version and shape? ───────────────────────────────► served as they are
@@ -11,9 +11,9 @@
 //! write:  served object ─ Conversion to the storage version ─ Shape::converted ─► stored ─► read back as above
 //! ```
 //!
-//! A conversion is computed or asked of a webhook ([`Converting`]); a list converts all objects that need it in one
-//! call. [`Pair`] and [`ThroughHub`] are for built-in kinds with two versions, whose strategy belongs to the stored
-//! one: autoscaling/v1 over v2, and events.k8s.io over core Events.
+//! A conversion is computed or asked of a webhook ([`Converting`]); a list converts all objects that need it
+//! in one call. [`Pair`] and [`ThroughHub`] are for built-in kinds with two versions, whose strategy belongs
+//! to the stored one: autoscaling/v1 over v2, and events.k8s.io over core Events.
 
 mod flights;
 mod pair;
@@ -29,15 +29,15 @@ pub(crate) use pair::{Pair, PairConversion};
 pub(crate) use storage::ConvertingStorage;
 pub(crate) use strategy::ThroughHub;
 
-use super::resource::SelectableFields;
+use super::selectable_fields::SelectableFields;
 use crate::apimachinery::value::{Str, Value};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
 /// Converts objects of one kind between its versions.
 pub(crate) trait Conversion: Send + Sync + 'static {
-    /// Starts to convert `objects`, none of which is in version `to`, and which may be of different versions. The result
-    /// has as many objects in the same order. Called on the compute pool if the objects are large.
+    /// Starts to convert `objects`, none of which is in version `to`, and which may be of different versions.
+    /// The result has as many objects in the same order. Called on the compute pool if the objects are large.
     fn convert(&self, objects: Vec<Value>, to: &KindVersion) -> Converting;
 
     /// True if no conversion changes labels, so that label selectors can be evaluated on stored objects.
@@ -45,7 +45,8 @@ pub(crate) trait Conversion: Send + Sync + 'static {
         true
     }
 
-    /// True if conversions wait for somebody else. Readers of the same object then share one.
+    /// True if conversions wait for another process, such as a webhook. Concurrent readers of an object then
+    /// share one call.
     fn asks_others(&self) -> bool {
         false
     }
@@ -55,8 +56,9 @@ pub(crate) trait Conversion: Send + Sync + 'static {
         false
     }
 
-    /// If storage extracts the selectable fields of the stored version: maps their names to those of the served one,
-    /// `None` for fields it does not have. Otherwise fields are extracted from each object after its conversion.
+    /// If storage extracts the selectable fields of the stored version: maps their names to those of the
+    /// served one, `None` for fields it does not have. Otherwise fields are extracted from each object after
+    /// its conversion.
     fn stored_fields(&self) -> Option<RenameField> {
         None
     }
@@ -69,26 +71,29 @@ pub(crate) type RenameField = fn(&str) -> Option<&str>;
 pub(crate) enum Converting {
     /// Computed.
     Done(Result<Vec<Value>, NotConverted>),
-    /// Waits for somebody else, such as a webhook. Dropping the future gives the conversion up. It must not wait for
-    /// ever, because nothing else limits a watch.
+    /// Waits for another process, such as a webhook. Dropping the future cancels the conversion. It must not
+    /// wait for ever, because nothing else limits a watch.
     Pending(BoxFuture<'static, Result<Vec<Value>, NotConverted>>),
 }
 
-/// Why objects were not converted. The client receives the message as a 500 without reason, as upstream's clients do.
+/// Why objects were not converted. The client receives the message as a 500 without reason, as upstream's
+/// clients do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotConverted(pub String);
 
-/// What one version does to objects. As upstream, defaults are those of the version an object is stored in.
+/// Normalisation of objects in one version. As upstream, an object gets the defaults of the version it is
+/// stored in.
 pub(crate) trait Shape: Send + Sync + 'static {
-    /// Brings a stored object of this version into shape: removes unknown fields and sets defaults. Idempotent.
+    /// Brings a stored object of this version into shape: removes unknown fields and sets defaults.
+    /// Idempotent.
     fn read(&self, object: &mut Value);
 
     /// Brings the result of a conversion to this version into shape: removes unknown fields.
     fn converted(&self, object: &mut Value);
 
-    /// Identifies what the methods do, such as a hash of the schema: equal fingerprints promise equal results. Stored
-    /// bytes that [`read`](Self::read) leaves alone are remembered by it, and from then on served as they are. 0 if
-    /// nothing is to be remembered.
+    /// Identifies what the methods do, such as a hash of the schema: equal fingerprints promise equal
+    /// results. Stored bytes that [`read`](Self::read) leaves alone are remembered by it, and from then on
+    /// served as they are. 0 if nothing is to be remembered.
     fn fingerprint(&self) -> u64;
 }
 

@@ -7,8 +7,9 @@
 
 use super::admit::{self, Mutated};
 use super::meta;
-use super::store::{ResultObject, Store, WriteOptions};
+use super::store::Store;
 use super::strategy::{Change, Context, Outcome};
+use super::write::{ResultObject, WriteOptions};
 use super::{dry_run, errors, size_fallback};
 use crate::admission::Operation;
 use crate::apimachinery::object::ObjectView;
@@ -17,6 +18,17 @@ use crate::apimachinery::value::Value;
 use crate::apimachinery::{names, time};
 use crate::registry::schema::ManagerInfo;
 use crate::storage::{Error, Precondition};
+
+impl Store {
+    /// Creates `object`, which must be decoded and normalised and have a name or generateName, in `cx.namespace`. Not
+    /// cancel safe.
+    ///
+    /// # Errors
+    /// The Status of validation, admission or storage.
+    pub(crate) async fn create(&self, cx: &Context, object: Value, options: &WriteOptions) -> Result<ResultObject> {
+        create(self, cx, object, options).await
+    }
+}
 
 /// Attempts to find a free generated name, as upstream.
 const ATTEMPTS: usize = 8;

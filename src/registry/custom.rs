@@ -1,12 +1,13 @@
-//! Writes that a handler carries out instead of the store: creates and updates of subresources with a kind of their own,
-//! reviews, and connections. They pass the same admission as the writes of the store.
+//! Writes that a handler carries out instead of the store: creates and updates of subresources with a kind of
+//! their own, reviews, and connections. They pass the same admission as the writes of the store.
 
 use super::admit;
 use super::meta;
 use super::resource::{CreateHandler, SubresourceHandler};
 use super::schema::{ManagerInfo, reset_set};
-use super::store::{Store, WriteOptions};
+use super::store::Store;
 use super::strategy::Context;
+use super::write::WriteOptions;
 use crate::admission::Operation;
 use crate::api::apply_schema::ApplyType;
 use crate::apimachinery::apply::managed;

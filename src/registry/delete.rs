@@ -11,8 +11,9 @@
 //! ```
 
 use super::resource::Resource;
-use super::store::{DeleteOptions, Deleted, ResultObject, Store, WriteOptions};
+use super::store::Store;
 use super::strategy::{Context, GarbageCollection, Outcome};
+use super::write::{DeleteOptions, Deleted, ResultObject, WriteOptions};
 use super::{admit, errors, meta};
 use crate::admission::Operation;
 use crate::apimachinery::gvk::GroupResource;
@@ -22,6 +23,16 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, Error, MinRevision, Precondition};
 use std::sync::Arc;
+
+impl Store {
+    /// Deletes an object, or marks it for deletion. Not cancel safe.
+    ///
+    /// # Errors
+    /// The Status of preconditions, admission or storage.
+    pub(crate) async fn delete(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<Deleted> {
+        delete(self, cx, name, options).await
+    }
+}
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";

@@ -1,15 +1,31 @@
 //! Delete collection: deletes the objects selected by a list.
 
 use super::delete;
-use super::store::{DeleteOptions, Store};
+use super::store::Store;
 use super::strategy::Context;
+use super::write::DeleteOptions;
 use crate::apimachinery::status::Result;
 use crate::storage::{Entry, ListOptions, Listing};
 use futures_util::StreamExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Objects whose deletions are in progress at the same time, so that their writes share transactions of the store. They begin
-/// in the order of the list.
+impl Store {
+    /// Deletes the objects selected by a list and returns that list, as upstream does. Not cancel safe.
+    ///
+    /// # Errors
+    /// Stops at the first error; objects deleted before it stay deleted.
+    pub(crate) async fn delete_collection(
+        &self,
+        cx: &Context,
+        select: ListOptions,
+        options: &DeleteOptions,
+    ) -> Result<Listing> {
+        delete_collection(self, cx, select, options).await
+    }
+}
+
+/// Objects whose deletions are in progress at the same time, so that their writes share transactions of the
+/// store. They begin in the order of the list.
 const CONCURRENT: usize = 16;
 
 pub(super) async fn delete_collection(

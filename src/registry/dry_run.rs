@@ -1,7 +1,7 @@
 //! Dry run of the storage write: performs its checks without writing.
 
 use super::errors;
-use super::store::ResultObject;
+use super::write::ResultObject;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, MinRevision, Storage};

@@ -1,7 +1,8 @@
 //! [`StoreLookup`]: finds the store of any resource, in any version (`versions`).
 //!
-//! Handlers of one resource use the stores of others (a binding updates a pod), and each store holds the handlers of its
-//! resource. The lookup breaks this cycle: it exists before the stores, and handlers ask it per request.
+//! Handlers of one resource use the stores of others (a binding updates a pod), and each store holds the
+//! handlers of its resource. The lookup breaks this cycle: it exists before the stores, and handlers ask it
+//! per request.
 
 use super::resource::Backing;
 use super::{Context, Store};
@@ -113,8 +114,8 @@ impl StoreLookup {
             .ok_or_else(|| Status::service_unavailable("the server is still starting"))
     }
 
-    /// The storage of a stored resource, built-in or custom, without waiting. `None` for others, and for custom ones that
-    /// have not been used yet.
+    /// The storage of a stored resource, built-in or custom, without waiting. `None` for others, and for
+    /// custom ones that have not been used yet.
     pub(crate) fn peek_storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>> {
         match self.find(group, resource) {
             Some(store) => matches!(

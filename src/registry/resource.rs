@@ -1,12 +1,13 @@
 //! [`Resource`]: the declarative description of one resource in one version, used by the verbs, discovery and OpenAPI.
 //!
-//! Behaviour that data cannot express is in the [`Strategy`](super::Strategy) and in the handlers of subresources. The built-in table is
-//! in `controlplane`; custom resources are built from their CRDs.
+//! Behaviour that data cannot express is in the [`Strategy`](super::Strategy) and in the handlers of
+//! subresources. The built-in table is in `controlplane`; custom resources are built from their CRDs.
 
 use super::converting::Pair;
 use super::schema::Schema;
-use super::store::WriteOptions;
+use super::selectable_fields::SelectableFields;
 use super::strategy::{Context, MetaChecks, RestStrategy};
+use super::write::WriteOptions;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::gvk::{GroupResource, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::Result;
@@ -85,9 +86,6 @@ pub struct Column {
 /// Computes the cells of an object's row, one per column.
 pub(crate) type Cells = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
 
-/// Extracts the selectable fields of an object.
-pub(crate) type ExtractFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
-
 /// How a kind is printed as a table.
 #[derive(Clone)]
 pub struct Columns {
@@ -101,18 +99,6 @@ pub struct Columns {
     pub always_headed: bool,
     /// Computes the row's conditions, such as `Completed`; null for none.
     pub conditions: fn(&Value) -> Value,
-}
-
-/// The fields a field selector may use besides `metadata.name` and, for namespaced kinds, `metadata.namespace`.
-#[derive(Clone)]
-pub(crate) struct SelectableFields {
-    /// The supported field names.
-    pub names: Arc<[Str]>,
-    /// Extracts their values from an object, one pair per name.
-    pub extract: ExtractFields,
-    /// `None` if the values are stored with each entry. Otherwise `extract` is called whenever a selector needs them, with
-    /// the parts of the object that the mask selects. That is slower, but follows a change of the fields at once.
-    pub reads: Option<Mask>,
 }
 
 /// Where a resource's objects come from.
@@ -159,7 +145,8 @@ pub(crate) trait Connect: Send + Sync + 'static {
         false
     }
 
-    /// True if a GET opens an interactive stream and therefore also requires the `create` permission that a POST needs.
+    /// True if a GET opens an interactive stream and therefore also requires the `create` permission that a
+    /// POST needs.
     fn get_requires_create(&self) -> bool {
         false
     }
@@ -199,24 +186,25 @@ pub trait SubresourceHandler: Send + Sync + 'static {
     /// # Errors
     /// The Status to respond with.
     async fn update(&self, cx: &Context, name: &str, object: Value) -> Result<Value>;
-    /// [`update`](Self::update) with the options of the write: the manager to record (`None` for an apply, which
-    /// already carries its managed fields) and the UID precondition. The default ignores both.
+    /// [`update`](Self::update) with the options of the write: the manager to record (`None` for an apply,
+    /// which already carries its managed fields) and the UID precondition. The default ignores both.
     ///
     /// # Errors
     /// The Status to respond with.
     async fn update_as(&self, cx: &Context, name: &str, object: Value, _write: &WriteOptions) -> Result<Value> {
         self.update(cx, name, object).await
     }
-    /// The object that a patch applies to: that of [`get`](Self::get), with managed fields translated for this
-    /// subresource.
+    /// The object that a patch applies to: that of [`get`](Self::get), with managed fields translated for
+    /// this subresource.
     ///
     /// # Errors
     /// The Status to respond with.
     async fn live(&self, cx: &Context, name: &str) -> Result<Value> {
         self.get(cx, name).await
     }
-    /// True if validating admission sees updates without managed fields. Upstream builds the Scale that it validates anew from
-    /// the object with the replicas (`toScaleUpdateValidation` in `pkg/registry/apps/deployment/storage`).
+    /// True if validating admission sees updates without managed fields. Upstream builds the Scale that it
+    /// validates anew from the object with the replicas (`toScaleUpdateValidation` in
+    /// `pkg/registry/apps/deployment/storage`).
     fn validated_without_managed_fields(&self) -> bool {
         false
     }
@@ -240,7 +228,8 @@ pub trait SubresourceHandler: Send + Sync + 'static {
 pub(crate) enum SubresourceBehaviour {
     /// A part of the parent (`status`, `pods/resize`), updated through the strategy's methods for that part.
     Status,
-    /// An object of another kind, or one with its own way to be written (scale, binding, namespaces/finalize).
+    /// An object of another kind, or one with its own way to be written (scale, binding,
+    /// namespaces/finalize).
     Custom(Arc<dyn SubresourceHandler>),
     /// A connection that the connector serves by itself (exec, proxy).
     Connect(Arc<dyn Connect>),
@@ -292,8 +281,8 @@ pub struct Resource {
     pub(crate) selectable: Option<SelectableFields>,
     /// A warning for every request, in addition to the strategy's.
     pub(crate) deprecation: Option<Str>,
-    /// Lists have the shape of upstream's unstructured lists: items carry `apiVersion` and `kind`, and the metadata always
-    /// has `continue`. True for custom resources.
+    /// Lists have the shape of upstream's unstructured lists: items carry `apiVersion` and `kind`, and the
+    /// metadata always has `continue`. True for custom resources.
     pub(crate) unstructured: bool,
     /// A delete returns the deleted object instead of a Status.
     pub(crate) returns_deleted: bool,

@@ -1,4 +1,5 @@
-//! The `autoscaling/v1` Scale object of an object with replicas. [`managers`] translates field ownership between the two.
+//! The `autoscaling/v1` Scale object of an object with replicas. [`managers`] translates field ownership
+//! between the two.
 
 pub(crate) mod managers;
 

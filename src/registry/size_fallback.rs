@@ -1,4 +1,5 @@
-//! Fallback for objects that exceed the storage's size limit: a rejected write is retried once without managed fields.
+//! Fallback for objects that exceed the storage's size limit: a rejected write is retried once without
+//! managed fields.
 //!
 //! Upstream's handlers do the same, except for applies, which are meaningless without managed fields.
 
@@ -9,8 +10,8 @@ use crate::apimachinery::value::Value;
 use crate::storage::{Draft, Entry, Error, Precondition};
 use std::sync::Arc;
 
-/// Writes `draft`, the encoding of `object`. If it is too large and `may_forget` is set, retries without managed
-/// fields.
+/// Writes `draft`, the encoding of `object`. If it is too large and `may_forget` is set, retries without
+/// managed fields.
 ///
 /// # Errors
 /// The errors of storage; [`Error::TooLarge`] if the object does not fit even without managed fields.

@@ -1,20 +1,18 @@
 //! [`Store`]: every verb on every resource goes through this type.
 //!
-//! Reads return shared encoded entries; writes operate on the decoded tree. The write methods are not cancel safe:
-//! dropping them between the storage write and the strategy's completion hooks leaks allocations. Handlers of client
-//! requests run them in an owned task (`endpoints/finish.rs`).
+//! Reads return shared encoded entries; writes operate on the decoded tree. The write methods are not cancel
+//! safe: dropping them between the storage write and the strategy's completion hooks leaks allocations.
+//! Handlers of client requests run them in an owned task (`endpoints/finish.rs`).
 
+use super::errors;
 use super::resource::{Backing, Resource};
 use super::strategy::{Context, RestStrategy, Strategy};
-use super::{create, delete, delete_collection, errors, update};
+use super::write::{DeleteOptions, Deleted, WriteOptions};
 use crate::admission::{Admission, AdmitAll};
-use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::value::Value;
 use crate::storage::{Budget, Entry, ListOptions, Listing, MinRevision, Storage, Watch, WatchOptions};
-use async_trait::async_trait;
-use bytes::Bytes;
 use std::sync::Arc;
 
 /// The verbs of one resource over its storage.
@@ -24,131 +22,6 @@ pub struct Store {
     pub(super) strategy: Arc<dyn RestStrategy>,
     pub(super) storage: Arc<dyn Storage>,
     pub(super) admission: Arc<dyn Admission>,
-}
-
-/// Authorizes the create that an update turns into, because permission to update does not imply permission to create.
-#[async_trait]
-pub trait AuthorizeCreate: Send + Sync + 'static {
-    /// Returns an error unless the caller may create the object.
-    ///
-    /// # Errors
-    /// 403 if the caller is not authorized to create.
-    async fn authorize_create(&self) -> Result<()>;
-}
-
-/// The options of a write: ownership, admission and preconditions.
-#[derive(Clone)]
-pub struct WriteOptions {
-    /// The field manager to record. `None` leaves managed fields as they are in the object: an apply has already
-    /// updated them, and some internal writers are not tracked.
-    pub manager: Option<String>,
-    /// The subresource written through, such as `status`; empty for the main resource.
-    pub subresource: String,
-    /// The options object passed to admission; null for internal callers.
-    pub options: Arc<Value>,
-    /// Precondition: the stored object has this UID (from the body of a PUT).
-    pub uid: Option<String>,
-    /// The kind of the submitted object if it is not the resource's (a Scale).
-    pub kind: Option<GroupVersionKind>,
-    /// Authorizes the create an update turns into; `None` for internal callers, which always may.
-    pub authorize_create: Option<Arc<dyn AuthorizeCreate>>,
-}
-
-/// The object that results from a write.
-#[derive(Clone, Debug)]
-pub(crate) enum ResultObject {
-    Stored(Arc<Entry>),
-    /// An object that is not stored: the result of a dry run, or the last state of a deleted object.
-    Tree(Value),
-}
-
-/// The result of an update.
-#[derive(Clone, Debug)]
-pub(crate) struct Updated {
-    /// The object after the update.
-    pub object: ResultObject,
-    /// True if the update created the object (201).
-    pub created: bool,
-}
-
-/// The parsed `DeleteOptions`.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DeleteOptions {
-    /// The requested grace period in seconds.
-    pub grace_period_seconds: Option<i64>,
-    /// Precondition: the object has this UID.
-    pub uid: Option<String>,
-    /// Precondition: the object has this resourceVersion.
-    pub resource_version: Option<String>,
-    /// The propagation policy: `Orphan`, `Background` or `Foreground`.
-    pub propagation: Option<String>,
-    /// The deprecated equivalent of Orphan (`true`) and Background (`false`).
-    pub orphan_dependents: Option<bool>,
-    /// The options object passed to admission.
-    pub raw: Arc<Value>,
-}
-
-/// The result of a delete.
-#[derive(Clone, Debug)]
-pub(crate) struct Deleted {
-    /// The last state of the object, or its state with the deletion timestamp.
-    pub object: ResultObject,
-    /// True if the object was removed; false if finalizers or a grace period hold it.
-    pub gone: bool,
-}
-
-/// Computes the object to store from the live one (`None` if there is none, for verbs that allow it). Called again
-/// after every conflict with a concurrent write.
-pub(crate) type Transform<'a> = &'a mut (dyn FnMut(Option<&Value>) -> Result<Value> + Send);
-
-impl Default for WriteOptions {
-    fn default() -> Self {
-        Self {
-            manager: None,
-            subresource: String::new(),
-            options: Arc::new(Value::Null),
-            uid: None,
-            kind: None,
-            authorize_create: None,
-        }
-    }
-}
-
-impl WriteOptions {
-    /// Options of the server's own writes, recorded as `kube-apiserver` like those of upstream's loopback clients.
-    pub fn internal(subresource: &str) -> Self {
-        Self {
-            manager: Some("kube-apiserver".to_owned()),
-            subresource: subresource.to_owned(),
-            ..Self::default()
-        }
-    }
-}
-
-impl ResultObject {
-    /// The object encoded as JSON.
-    pub(crate) fn bytes(&self) -> Bytes {
-        match self {
-            Self::Stored(e) => e.json.clone(),
-            Self::Tree(v) => crate::api::json::to_vec(v).into(),
-        }
-    }
-
-    /// The encoded size of a stored object; 0 for a tree.
-    pub(crate) fn stored_size(&self) -> usize {
-        match self {
-            Self::Stored(e) => e.json.len(),
-            Self::Tree(_) => 0,
-        }
-    }
-
-    /// The object as a tree.
-    pub(crate) fn to_value(&self) -> Value {
-        match self {
-            Self::Stored(e) => e.decode(),
-            Self::Tree(v) => v.clone(),
-        }
-    }
 }
 
 impl Store {
@@ -182,7 +55,8 @@ impl Store {
         &self.admission
     }
 
-    /// A copy without admission, for writes that were already admitted as another object (a Scale, a Binding).
+    /// A copy without admission, for writes that were already admitted as another object (a Scale, a
+    /// Binding).
     #[must_use]
     pub(crate) fn without_admission(&self) -> Self {
         Self {
@@ -259,53 +133,6 @@ impl Store {
         self.storage.watch(options).await.map_err(|e| errors::watch(&e, since))
     }
 
-    /// Creates `object`, which must be decoded and normalised and have a name or generateName, in `cx.namespace`. Not
-    /// cancel safe.
-    ///
-    /// # Errors
-    /// The Status of validation, admission or storage.
-    pub(crate) async fn create(&self, cx: &Context, object: Value, options: &WriteOptions) -> Result<ResultObject> {
-        create::create(self, cx, object, options).await
-    }
-
-    /// Replaces an object with the result of `transform` in a compare-and-swap loop. With `upsert`, a missing object
-    /// is created if the transform returns one (apply); kinds with create-on-update do so in any case. Not cancel
-    /// safe.
-    ///
-    /// # Errors
-    /// The Status of the transform, validation, admission or storage.
-    pub(crate) async fn update(
-        &self,
-        cx: &Context,
-        name: &str,
-        transform: Transform<'_>,
-        upsert: bool,
-        options: &WriteOptions,
-    ) -> Result<Updated> {
-        update::update(self, cx, name, transform, upsert, options).await
-    }
-
-    /// Deletes an object, or marks it for deletion. Not cancel safe.
-    ///
-    /// # Errors
-    /// The Status of preconditions, admission or storage.
-    pub(crate) async fn delete(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<Deleted> {
-        delete::delete(self, cx, name, options).await
-    }
-
-    /// Deletes the objects selected by a list and returns that list, as upstream does. Not cancel safe.
-    ///
-    /// # Errors
-    /// Stops at the first error; objects deleted before it stay deleted.
-    pub(crate) async fn delete_collection(
-        &self,
-        cx: &Context,
-        select: ListOptions,
-        options: &DeleteOptions,
-    ) -> Result<Listing> {
-        delete_collection::delete_collection(self, cx, select, options).await
-    }
-
     /// True if the kind's strategy holds a deleted object, whatever its finalizers.
     pub(super) fn holds_deletion(&self, object: &Value) -> bool {
         self.strategy.deletion().is_some_and(|d| d.holds(object))
@@ -313,7 +140,8 @@ impl Store {
 
     // ── convenience for controllers, bootstrap and reviews ──
 
-    /// Creates an object as if a client had sent it: normalised, defaulted, validated and admitted. Not cancel safe.
+    /// Creates an object as if a client had sent it: normalised, defaulted, validated and admitted. Not
+    /// cancel safe.
     ///
     /// # Errors
     /// The Status of validation, admission or storage.
@@ -338,8 +166,8 @@ impl Store {
         Ok(self.list(ListOptions::latest(namespace)).await?.entries)
     }
 
-    /// Updates an object, or one of its subresources (`"status"`, …), with the result of `change` applied to the live
-    /// one. An unchanged object is not written. Not cancel safe.
+    /// Updates an object, or one of its subresources (`"status"`, …), with the result of `change` applied to
+    /// the live one. An unchanged object is not written. Not cancel safe.
     ///
     /// # Errors
     /// 404, the errors of `change`, and those of validation and admission.

@@ -1,8 +1,9 @@
 //! [`Strategy`]: the behaviour of a kind that its [`Resource`](super::Resource) cannot express as data: defaults,
 //! preparation, validation and side effects.
 //!
-//! Corresponds to upstream's `rest.RESTCreateStrategy`, `RESTUpdateStrategy` and `RESTDeleteStrategy`. The order of
-//! the calls is in the docs of [`Strategy`]. The registry calls a [`RestStrategy`], which every `Strategy` is.
+//! Corresponds to upstream's `rest.RESTCreateStrategy`, `RESTUpdateStrategy` and `RESTDeleteStrategy`. The
+//! order of the calls is in the docs of [`Strategy`]. The registry calls a [`RestStrategy`], which every
+//! `Strategy` is.
 
 mod hooks;
 mod rest;
@@ -56,11 +57,11 @@ impl Context {
 
 /// The behaviour of a kind. All methods have defaults, which suit kinds without special behaviour.
 ///
-/// Order on create: [`default`](Self::default) → mutating admission → [`prepare_create`](Self::prepare_create) →
-/// `SideEffects::begin` → object metadata and [`validate_create`](Self::validate_create) →
-/// [`warnings`](Self::warnings) → validating admission → storage → `SideEffects::end`. Updates follow the same order
-/// with the old object as an extra argument. All methods are pure functions of their arguments; what is not goes into
-/// `SideEffects`.
+/// Order on create: [`default`](Self::default) → mutating admission →
+/// [`prepare_create`](Self::prepare_create) → `SideEffects::begin` → object metadata and
+/// [`validate_create`](Self::validate_create) → [`warnings`](Self::warnings) → validating admission → storage
+/// → `SideEffects::end`. Updates follow the same order with the old object as an extra argument. All methods
+/// are pure functions of their arguments; what is not goes into `SideEffects`.
 pub trait Strategy: Send + Sync + 'static {
     /// The constants of the kind.
     fn rules(&self) -> Rules {
@@ -70,7 +71,8 @@ pub trait Strategy: Send + Sync + 'static {
     /// Sets defaults on a decoded object, like upstream's `SetDefaults_*`.
     fn default(&self, _object: &mut Value) {}
 
-    /// Clears the fields a client may not set on create (status) and sets those the server owns (generation 1).
+    /// Clears the fields a client may not set on create (status) and sets those the server owns (generation
+    /// 1).
     fn prepare_create(&self, _object: &mut Value) {}
 
     /// Validates a new object, except for its metadata.
@@ -86,8 +88,8 @@ pub trait Strategy: Send + Sync + 'static {
         self.validate_create(new)
     }
 
-    /// [`prepare_update`](Self::prepare_update) for the `status` subresource. The default keeps the old object except
-    /// for `status` and for managed fields, which the registry maintains.
+    /// [`prepare_update`](Self::prepare_update) for the `status` subresource. The default keeps the old
+    /// object except for `status` and for managed fields, which the registry maintains.
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         let status = new.get("status").clone();
         let managed = new.at(&["metadata", "managedFields"]).clone();
@@ -137,12 +139,12 @@ pub trait Strategy: Send + Sync + 'static {
         }
     }
 
-    /// What writes do besides changing the object, such as allocating cluster IPs.
+    /// Side effects of writes, such as allocating cluster IPs.
     fn effects(&self) -> Option<&dyn SideEffects> {
         None
     }
 
-    /// What deletes do besides removing the object. Without it, nothing is protected and there is no grace period.
+    /// Rules for deletes. Without them, nothing is protected and there is no grace period.
     fn deletion(&self) -> Option<&dyn DeleteStrategy> {
         None
     }

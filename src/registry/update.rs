@@ -4,8 +4,9 @@
 
 use super::admit::{self, Mutated};
 use super::meta;
-use super::store::{ResultObject, Store, Transform, Updated, WriteOptions};
+use super::store::Store;
 use super::strategy::{Change, Context, Outcome};
+use super::write::{ResultObject, Transform, Updated, WriteOptions};
 use super::{create, errors, size_fallback};
 use crate::admission::Operation;
 use crate::apimachinery::field::{FieldError, FieldPath};
@@ -16,6 +17,25 @@ use crate::apimachinery::value::Value;
 use crate::registry::schema::ManagerInfo;
 use crate::storage::{Entry, Error, MinRevision, Precondition};
 use std::sync::Arc;
+
+impl Store {
+    /// Replaces an object with the result of `transform` in a compare-and-swap loop. With `upsert`, a missing object
+    /// is created if the transform returns one (apply); kinds with create-on-update do so in any case. Not cancel
+    /// safe.
+    ///
+    /// # Errors
+    /// The Status of the transform, validation, admission or storage.
+    pub(crate) async fn update(
+        &self,
+        cx: &Context,
+        name: &str,
+        transform: Transform<'_>,
+        upsert: bool,
+        options: &WriteOptions,
+    ) -> Result<Updated> {
+        update(self, cx, name, transform, upsert, options).await
+    }
+}
 
 pub(super) async fn update(
     store: &Store,

@@ -121,7 +121,8 @@ impl AuditTrail {
         Some(trail.data.lock())
     }
 
-    /// Sets an annotation. The first value wins: a different value is dropped with a log line, as upstream does.
+    /// Sets an annotation. The first value wins: a different value is dropped with a log line, as upstream
+    /// does.
     pub fn annotate(&self, key: &str, value: impl Into<String>) {
         let Some(mut data) = self.data() else { return };
         let value = value.into();

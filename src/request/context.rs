@@ -14,8 +14,8 @@ use http::request::{Parts, Request};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-/// The request context. Each field is absent until the filter that sets it has run; `crate::server::chain` lists who
-/// sets what.
+/// The request context. Each field is absent until the filter that sets it has run; `crate::server::chain`
+/// lists who sets what.
 #[derive(Clone, Default)]
 pub struct RequestContext {
     /// The client's address.
@@ -24,14 +24,15 @@ pub struct RequestContext {
     pub certificates: Option<PeerCertificates>,
     /// Values cached for the lifetime of the connection.
     pub connection: Option<ConnectionCache>,
-    /// The identity of a request that this process makes to itself. It stands for credentials: nothing that arrives over a
-    /// connection can set it.
+    /// The identity of a request that this process makes to itself. It stands for credentials: nothing that
+    /// arrives over a connection can set it.
     pub in_process: Option<Arc<UserInfo>>,
     /// HTTP/2 stream id; `None` on HTTP/1.
     pub stream: Option<u32>,
     /// The id that correlates log lines, audit events and the audit events of backends.
     pub audit_id: Option<AuditId>,
-    /// True if the request arrived before every path was installed: unknown paths then answer 503 instead of 404.
+    /// True if the request arrived before every path was installed: unknown paths then answer 503 instead of
+    /// 404.
     pub paths_incomplete: bool,
     /// When the request's head was read.
     pub received: Option<Instant>,
@@ -53,7 +54,8 @@ pub struct RequestContext {
     pub flow: Option<u64>,
     /// Counts the request's jobs on the compute pool. The request keeps its seats while there are any.
     pub(crate) runnable: Option<RunnableJobs>,
-    /// On watches: to be dropped when the initial events have been sent, or the request goes to another server.
+    /// On watches: to be dropped when the initial events have been sent, or the request goes to another
+    /// server.
     pub initializing: Option<Initializing>,
     /// Collects what handlers add to the request's audit event.
     pub audit: Option<AuditTrail>,
@@ -89,7 +91,7 @@ impl HasExtensions for Parts {
     }
 }
 
-/// What [`RequestContext::of`] returns for a request without a context, as in tests.
+/// The empty context that [`RequestContext::of`] returns for a request without one, as in tests.
 static NONE: LazyLock<RequestContext> = LazyLock::new(RequestContext::default);
 
 impl RequestContext {
@@ -104,5 +106,12 @@ impl RequestContext {
     /// The request's context for writing; created if absent.
     pub fn of_mut(request: &mut impl HasExtensions) -> &mut Self {
         request.extensions_mut().get_or_insert_default()
+    }
+}
+
+impl RequestInfo {
+    /// The value stored by the request-info filter, if it has run.
+    pub fn of(req: &super::Request) -> Option<&Arc<Self>> {
+        RequestContext::of(req).info.as_ref()
     }
 }

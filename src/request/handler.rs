@@ -15,9 +15,10 @@ pub type Response = http::Response<Body>;
 
 /// The boxed future of [`Handler::handle`] and [`UnprotectedHandler::serve`], as `async_trait` spells it.
 ///
-/// Implementations written without `async fn` return the inner handler's future instead of wrapping it, and inspect the
-/// request before they create a future. A request is some 260 bytes, and each `async fn` layer would hold two copies of
-/// it. Code before the future runs as part of the call, so a panic there surfaces in the caller.
+/// Implementations written without `async fn` return the inner handler's future instead of wrapping it, and
+/// inspect the request before they create a future. A request is some 260 bytes, and each `async fn` layer
+/// would hold two copies of it. Code before the future runs as part of the call, so a panic there surfaces in
+/// the caller.
 pub(crate) type ResponseFuture<'t> = Pin<Box<dyn Future<Output = Response> + Send + 't>>;
 
 /// Answers any request, without preconditions: the outermost filter implements this.
@@ -30,11 +31,11 @@ pub trait Handler: Send + Sync + 'static {
     async fn handle(&self, req: Request) -> Response;
 }
 
-/// A handler behind the filter chain: directors, containers, muxes, proxies, verbs. It takes the proof that only the
-/// authorization filter mints, so bypassing the chain does not compile.
+/// A handler behind the filter chain: directors, containers, muxes, proxies, verbs. It takes the proof that
+/// only the authorization filter mints, so bypassing the chain does not compile.
 #[async_trait]
 pub(crate) trait UnprotectedHandler: Send + Sync + 'static {
-    /// Answers an authorized request. The future keeps the handler alive, so that a request in flight survives the
-    /// removal of its path.
+    /// Answers an authorized request. The future keeps the handler alive, so that a request in flight
+    /// survives the removal of its path.
     async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response;
 }

@@ -1,16 +1,17 @@
-//! Header manipulation shared by filters and proxies: bulk removal, HTTP dates, and stripping of the identity headers
-//! that only a trusted front proxy may set ([`IdentityHeaders`]).
+//! Header manipulation shared by filters and proxies: bulk removal, HTTP dates, and stripping of the identity
+//! headers that only a trusted front proxy may set ([`IdentityHeaders`]).
 
 use http::header::{HeaderName, TRAILER};
 use http::{HeaderMap, HeaderValue};
 use time::OffsetDateTime;
 
-/// Maximum number of header fields in a message, in either direction. `http::HeaderMap` holds 24,576 distinct names and
-/// panics on the next one. Filters and proxies add headers of their own, so the limit stays well below that.
+/// Maximum number of header fields in a message, in either direction. `http::HeaderMap` holds 24,576 distinct
+/// names and panics on the next one. Filters and proxies add headers of their own, so the limit stays well
+/// below that.
 pub(crate) const MAX_HEADER_FIELDS: usize = 4096;
 
-/// Removes every header whose name satisfies `out`. Collects the names first because `HeaderMap` has no `retain`; in
-/// the common case nothing matches and nothing is allocated.
+/// Removes every header whose name satisfies `out`. Collects the names first because `HeaderMap` has no
+/// `retain`; in the common case nothing matches and nothing is allocated.
 pub(crate) fn remove_all(headers: &mut HeaderMap, mut out: impl FnMut(&HeaderName) -> bool) {
     let names: Vec<HeaderName> = headers.keys().filter(|name| out(name)).cloned().collect();
     for name in names {
@@ -26,19 +27,22 @@ pub(crate) fn date(moment: OffsetDateTime) -> Option<HeaderValue> {
     HeaderValue::try_from(moment.format(format).ok()?).ok()
 }
 
-/// True if a backend that maps header names to environment-style variables (CGI, WSGI, Rack, PHP) would read `name` as
-/// `header`. Those servers fold every non-alphanumeric character to `_`. Both arguments are lower-case.
+/// True if a backend that maps header names to environment-style variables (CGI, WSGI, Rack, PHP) would read
+/// `name` as `header`. Those servers fold every non-alphanumeric character to `_`. Both arguments are
+/// lower-case.
 pub(crate) fn folds_to(name: &str, header: &str) -> bool {
     name.len() == header.len() && folds_to_prefix(name, header)
 }
 
-/// Prefix variant of [`folds_to`]. Stops at the first mismatch, so it costs no more than a plain prefix comparison.
+/// Prefix variant of [`folds_to`]. Stops at the first mismatch, so it costs no more than a plain prefix
+/// comparison.
 pub(crate) fn folds_to_prefix(name: &str, prefix: &str) -> bool {
     let same = |(n, p): (u8, u8)| n == p || !(n.is_ascii_alphanumeric() || p.is_ascii_alphanumeric());
     name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(same)
 }
 
-/// The headers by which a front proxy asserts the caller's identity. Values supplied by a client are never forwarded.
+/// The headers by which a front proxy asserts the caller's identity. Values supplied by a client are never
+/// forwarded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdentityHeaders {
     /// Exact names.
@@ -63,8 +67,8 @@ impl IdentityHeaders {
         self
     }
 
-    /// True if a backend may take a header of this name for an identity header, or for an impersonation header spelled
-    /// in a way that the impersonation filter does not recognise (such as `Impersonate_User`).
+    /// True if a backend may take a header of this name for an identity header, or for an impersonation
+    /// header spelled in a way that the impersonation filter does not recognise (such as `Impersonate_User`).
     pub(crate) fn claims(&self, name: &HeaderName) -> bool {
         let name = name.as_str();
         self.prefixes.iter().any(|p| folds_to_prefix(name, p))
@@ -89,7 +93,8 @@ impl IdentityHeaders {
 
 const IMPERSONATE: &str = "impersonate-";
 
-/// Reduces the `Trailer` header to the announced names accepted by `keep` (which sees lower-case names), on one line.
+/// Reduces the `Trailer` header to the announced names accepted by `keep` (which sees lower-case names), on
+/// one line.
 pub(crate) fn retain_announced(headers: &mut HeaderMap, keep: impl Fn(&str) -> bool) {
     let names: Vec<String> = headers
         .get_all(TRAILER)

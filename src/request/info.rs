@@ -2,7 +2,7 @@
 //! `k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`.
 //!
 //! Entry point: [`RequestInfo::resolve`]. The request-info filter stores the result in the request's
-//! [`RequestContext`], where [`RequestInfo::of`] finds it.
+//! [`RequestContext`](super::RequestContext), where [`RequestInfo::of`] finds it.
 
 mod query;
 mod resolve;
@@ -12,11 +12,8 @@ mod tests;
 pub(crate) use query::{decode_path, first_value, pairs};
 pub(crate) use resolve::ResolveError;
 
-use super::context::RequestContext;
-use super::handler::Request;
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::value::Str;
-use std::sync::Arc;
 
 /// The parsed request line. Strings are empty where the path does not specify a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,8 +22,8 @@ pub struct RequestInfo {
     pub path: Str,
     /// True for `/api/<v>/<resource>…` and `/apis/<g>/<v>/<resource>…`.
     pub is_resource: bool,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, `proxy`, or the lower-case
-    /// method of a non-resource request.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, `proxy`, or the
+    /// lower-case method of a non-resource request.
     pub verb: Str,
     /// `api` (the legacy core group) or `apis`.
     pub api_prefix: Str,
@@ -51,17 +48,13 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// The value stored by the request-info filter, if it has run.
-    pub fn of(req: &Request) -> Option<&Arc<Self>> {
-        RequestContext::of(req).info.as_ref()
-    }
-
     /// The resource and its group.
     pub fn group_resource(&self) -> GroupResource {
         GroupResource::new(&self.api_group, &self.resource)
     }
 
-    /// True for watches, proxies and streaming subresources: they have no deadline and take no in-flight slot.
+    /// True for watches, proxies and streaming subresources: they have no deadline and take no in-flight
+    /// slot.
     pub fn is_long_running(&self) -> bool {
         if self.is_resource {
             matches!(self.verb.as_str(), "watch" | "proxy")

@@ -1,9 +1,10 @@
-//! Informational (1xx) responses such as `103 Early Hints`, carried from a backend's connection to the client's.
+//! Informational (1xx) responses such as `103 Early Hints`, carried from a backend's connection to the
+//! client's.
 //!
 //! [`InformationalSender::of`] gives a proxy the sender for one request. HTTP/1.1 connections have one
 //! [`H1InformationalQueue`], because they carry one request at a time; HTTP/2 connections have
-//! [`H2InformationalQueue`], keyed by stream id. HTTP/1.0 has no 1xx responses. `100 Continue` is hop-by-hop: the
-//! server sends its own when a handler starts to read the body.
+//! [`H2InformationalQueue`], keyed by stream id. HTTP/1.0 has no 1xx responses. `100 Continue` is hop-by-hop:
+//! the server sends its own when a handler starts to read the body.
 
 mod per_stream;
 
@@ -33,7 +34,8 @@ pub(crate) struct H1InformationalQueue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Number of the current request, so that a late 1xx from an earlier request's backend is not sent to the next one.
+    /// Number of the current request, so that a late 1xx from an earlier request's backend is not sent to the
+    /// next one.
     request_number: u64,
     open: bool,
     waiting: BytesMut,
@@ -59,15 +61,16 @@ impl H1InformationalQueue {
         s.open = true;
     }
 
-    /// Stops accepting informational responses because the final response is about to be written. Pending until
-    /// those already queued are on the wire, so that they precede the final response.
+    /// Stops accepting informational responses because the final response is about to be written. Pending
+    /// until those already queued are on the wire, so that they precede the final response.
     pub(crate) fn poll_close(&self, cx: &Context<'_>) -> Poll<()> {
         self.task.register(cx.waker());
         let mut s = self.lock();
         s.open = false;
         match s.waiting.is_empty() && !self.loaded.load(Ordering::Acquire) {
             true => Poll::Ready(()),
-            // The task that polls us also drives the transport: it flushes the queue after this poll, then wakes us.
+            // The task that polls us also drives the transport: it flushes the queue after this poll, then
+            // wakes us.
             false => Poll::Pending,
         }
     }
@@ -134,8 +137,8 @@ impl InformationalSender {
         Some(Self(Target::H1(queue, request_number)))
     }
 
-    /// Queues an informational response. `100` and `101` are hop-by-hop and ignored, as is anything sent after the
-    /// final response has begun.
+    /// Queues an informational response. `100` and `101` are hop-by-hop and ignored, as is anything sent
+    /// after the final response has begun.
     pub(crate) fn send(&self, status: StatusCode, headers: &HeaderMap) {
         if !status.is_informational() || status.as_u16() <= 101 {
             return;
@@ -154,7 +157,8 @@ fn write(out: &mut BytesMut, status: StatusCode, headers: &HeaderMap) {
     out.put_slice(status.canonical_reason().unwrap_or("").as_bytes());
     out.put_slice(b"\r\n");
     for (name, value) in headers {
-        // hyper writes HTTP/1 names in lower case; these match the title case of the final response's headers.
+        // hyper writes HTTP/1 names in lower case; these match the title case of the final response's
+        // headers.
         let mut up = true;
         for b in name.as_str().bytes() {
             out.put_u8(if up { b.to_ascii_uppercase() } else { b });

@@ -1,4 +1,5 @@
-//! Small values exchanged between filters and handlers: the audit id, warnings, and markers left on responses.
+//! Small values exchanged between filters and handlers: the audit id, warnings, and markers left on
+//! responses.
 
 use http::HeaderValue;
 use std::any::Any;
@@ -26,8 +27,8 @@ impl AuditId {
 
 impl From<HeaderValue> for AuditId {
     fn from(mut value: HeaderValue) -> Self {
-        // Every id is new: marking it sensitive keeps it out of HPACK's dynamic table, where it would evict useful
-        // entries.
+        // Every id is new: marking it sensitive keeps it out of HPACK's dynamic table, where it would evict
+        // useful entries.
         value.set_sensitive(true);
         Self(value)
     }
@@ -50,8 +51,8 @@ impl Initializing {
 
 /// Texts for the response's `Warning: 299` headers, deduplicated.
 ///
-/// Once all texts together exceed [`TOTAL`](Self::TOTAL) characters, each is truncated to [`CUT`](Self::CUT). Texts
-/// that would not fit even then are not stored, because a client controls how many there are.
+/// Once all texts together exceed [`TOTAL`](Self::TOTAL) characters, each is truncated to [`CUT`](Self::CUT).
+/// Texts that would not fit even then are not stored, because a client controls how many there are.
 #[derive(Clone, Debug, Default)]
 pub struct Warnings(Arc<Mutex<Option<Box<Recorded>>>>);
 
@@ -70,7 +71,8 @@ impl Warnings {
     /// Characters that are left of a truncated text.
     pub const CUT: usize = 256;
 
-    /// Adds a text, unless it is a duplicate, empty, or contains control characters (which no header can carry).
+    /// Adds a text, unless it is a duplicate, empty, or contains control characters (which no header can
+    /// carry).
     pub fn add(&self, text: impl Into<String>) {
         let mut text = text.into();
         if text.is_empty() || text.chars().take(Self::TOTAL).any(char::is_control) {
@@ -114,8 +116,8 @@ impl FromBackend {
     }
 }
 
-/// Marker on responses whose body is generated on demand: the transport polls for the next frame only when the client
-/// has room for it, and buffers nothing for a slow client.
+/// Marker on responses whose body is generated on demand: the transport polls for the next frame only when
+/// the client has room for it, and buffers nothing for a slow client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OnDemandBody;
 

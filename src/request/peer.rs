@@ -1,5 +1,5 @@
-//! Connection-level data stamped into each request: the client's address, its certificates, and a typed cache that
-//! lives as long as the connection ([`ConnectionCache`]).
+//! Connection-level data stamped into each request: the client's address, its certificates, and a typed cache
+//! that lives as long as the connection ([`ConnectionCache`]).
 
 use arc_swap::ArcSwapOption;
 use rustls::pki_types::{CertificateDer, TrustAnchor};
@@ -11,8 +11,8 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAddr(pub SocketAddr);
 
-/// The client's certificate chain, leaf first. The TLS handshake proved possession of the key, but the chain is not yet
-/// verified against any CA; the x509 authenticator does that. Absent if the client presented none.
+/// The client's certificate chain, leaf first. The TLS handshake proved possession of the key, but the chain
+/// is not yet verified against any CA; the x509 authenticator does that. Absent if the client presented none.
 #[derive(Clone, Debug)]
 pub struct PeerCertificates(pub Arc<Vec<CertificateDer<'static>>>);
 
@@ -22,8 +22,8 @@ pub trait TrustAnchors: Send + Sync + 'static {
     fn roots(&self) -> &[TrustAnchor<'static>];
 }
 
-/// A source of CA certificates that can be reloaded while the server runs. A reload yields a different `Arc`, so
-/// callers detect it by pointer comparison.
+/// A source of CA certificates that can be reloaded while the server runs. A reload yields a different `Arc`,
+/// so callers detect it by pointer comparison.
 pub trait ClientCaSource: Send + Sync + 'static {
     /// The current set.
     fn current(&self) -> Arc<dyn TrustAnchors>;
@@ -39,8 +39,8 @@ pub trait AuthenticationObserver: Send + Sync + 'static {
 
 /// Typed per-connection cache, one value per type; it lives as long as the connection.
 ///
-/// The cache never invalidates by itself. A value derived from something that can be reloaded (a CA pool) must carry
-/// its source, so that the reader can compare it with the current one.
+/// The cache never invalidates by itself. A value derived from something that can be reloaded (a CA pool)
+/// must carry its source, so that the reader can compare it with the current one.
 #[derive(Clone, Default)]
 pub struct ConnectionCache(Arc<Inner>);
 

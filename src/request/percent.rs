@@ -1,13 +1,13 @@
-//! Percent-encoding with the rules of Go's `net/url`. The `percent-encoding` crate does the work; it passes a malformed
-//! escape through where Go rejects it, so the decoders here check first.
+//! Percent-encoding with the rules of Go's `net/url`. The `percent-encoding` crate does the work; it passes a
+//! malformed escape through where Go rejects it, so the decoders here check first.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::borrow::Cow;
 
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// What Go escapes in a query component.
+/// The characters that Go escapes in a query component.
 const QUERY: &AsciiSet = &UNRESERVED;
-/// What Go escapes in a path.
+/// The characters that Go escapes in a path.
 const PATH: &AsciiSet = &UNRESERVED
     .remove(b'$')
     .remove(b'&')
@@ -47,7 +47,8 @@ pub(crate) fn malformed_escape(s: &str) -> Option<&str> {
         .next()
 }
 
-/// Decodes a path; `None` if an escape is malformed. Strings are bytes in Go, so the result need not be UTF-8.
+/// Decodes a path; `None` if an escape is malformed. Strings are bytes in Go, so the result need not be
+/// UTF-8.
 pub(crate) fn decode(s: &str) -> Option<Cow<'_, [u8]>> {
     if !s.as_bytes().contains(&b'%') {
         return Some(Cow::Borrowed(s.as_bytes()));

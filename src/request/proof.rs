@@ -1,5 +1,5 @@
-//! Proof values minted by the authentication and authorization filters. A handler that takes one as an argument cannot
-//! be called before the filter has run.
+//! Proof values minted by the authentication and authorization filters. A handler that takes one as an
+//! argument cannot be called before the filter has run.
 
 use super::user::UserInfo;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ pub(crate) struct Authorized {
     user: Arc<UserInfo>,
 }
 
-/// Names the filter that mints a proof. There is one implementation per proof, in that filter, and only the filter can
-/// make a value of its key. The compiler therefore rejects `mint` anywhere else, although this module, which is below
-/// the filters, cannot name them.
+/// Names the filter that mints a proof. There is one implementation per proof, in that filter, and only the
+/// filter can make a value of its key. The compiler therefore rejects `mint` anywhere else, although this
+/// module, which is below the filters, cannot name them.
 pub trait Minted {
     /// The private token of the filter.
     type Key;
 }
 
 impl Authenticated {
-    /// Only for the authentication filter, and for the impersonation filter once it has verified that the caller may
-    /// act as `user`.
+    /// Only for the authentication filter, and for the impersonation filter once it has verified that the
+    /// caller may act as `user`.
     pub fn mint(user: Arc<UserInfo>, _: <Self as Minted>::Key) -> Self {
         Self { user }
     }

@@ -1,14 +1,15 @@
-//! Applies the defaults of a schema (upstream's `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting`), as many
-//! as fit into memory: a list of a million `{}` and an item schema with a default of a megabyte would not.
+//! Applies the defaults of a schema (upstream's
+//! `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting`), as many as fit into memory: a list of a
+//! million `{}` and an item schema with a default of a megabyte would not.
 
 use super::limits::MAX_DEFAULTS;
 use super::{Additional, Node};
 use crate::apimachinery::value::Value;
 use crate::interrupt::checkpoint;
 
-/// Applies defaults below `v`, including nested defaults of a value that was itself just set, until they have added
-/// [`MAX_DEFAULTS`] bytes. At the root, `apiVersion`, `kind` and `metadata` are skipped, because the schema does not own
-/// them.
+/// Applies defaults below `v`, including nested defaults of a value that was itself just set, until they have
+/// added [`MAX_DEFAULTS`] bytes. At the root, `apiVersion`, `kind` and `metadata` are skipped, because the
+/// schema does not own them.
 pub(super) fn fill(node: &Node, v: &mut Value, root: bool) {
     Filler { left: MAX_DEFAULTS }.below(node, v, root);
 }

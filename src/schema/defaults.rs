@@ -39,7 +39,8 @@ struct Checker<'p> {
 }
 
 impl Checker<'_> {
-    /// `object` is the schema of the object with metadata that `node` is in; `is_object` is true if it is `node` itself.
+    /// `object` is the schema of the object with metadata that `node` is in; `is_object` is true if it is
+    /// `node` itself.
     fn node<'n>(&mut self, node: &'n Node, at: &At<'_>, meta: &Meta<'n>, object: &'n Node, is_object: bool) {
         checkpoint();
         let is_object = is_object || node.embedded;

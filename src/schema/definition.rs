@@ -1,6 +1,7 @@
 //! The checks of a schema in a CustomResourceDefinition. The entry point is [`check`].
 //!
-//! Upstream reports the same mistake in several places of its code, and the order of these passes shows on the wire:
+//! Upstream reports the same mistake in several places of its code, and the order of these passes shows on
+//! the wire:
 //!
 //! 1. `structural`: the rules of structural schemas, sorted by their text. Only without errors there:
 //! 2. `defaults`: every default is valid and pruned.
@@ -15,37 +16,7 @@ use crate::apimachinery::value::Value;
 
 pub(crate) use super::field_path::{ArrayNotation, resolve};
 pub(crate) use super::keywords::{Ratcheted, any, children};
-
-/// Which rules are enforced. An update does not enforce one that the stored definition violates already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Options {
-    /// The schema must be structural.
-    pub structural: bool,
-    /// Types must be those of OpenAPI.
-    pub valid_types: bool,
-    /// Defaults must not have unknown fields.
-    pub pruned_defaults: bool,
-    /// Items of sets must be atomic.
-    pub atomic_sets: bool,
-    /// Keys of lists of type map must be required or have a default, and neither they nor items of maps and sets may be
-    /// nullable.
-    pub map_keys: bool,
-    /// No rule may cost more than the limit for one. The limit for all is always enforced.
-    pub rule_costs: bool,
-}
-
-impl std::default::Default for Options {
-    fn default() -> Self {
-        Self {
-            structural: true,
-            valid_types: true,
-            pruned_defaults: true,
-            atomic_sets: true,
-            map_keys: true,
-            rule_costs: true,
-        }
-    }
-}
+pub(crate) use super::options::Options;
 
 /// The errors of a schema at `path`, and the compiled schema unless it exceeds a limit.
 pub(crate) fn check(schema: &Value, path: &FieldPath, options: &Options) -> (Option<StructuralSchema>, ErrorList) {
@@ -120,7 +91,8 @@ pub(crate) fn violates(schema: &Value, rule: Ratcheted) -> bool {
     any(schema, &mut |s| keywords::violates(s, rule))
 }
 
-/// Why upstream cannot convert a schema: the first keyword that it does not support, in its order of evaluation.
+/// Why upstream cannot convert a schema: the first keyword that it does not support, in its order of
+/// evaluation.
 fn unsupported(s: &Value) -> Option<String> {
     const KEYWORDS: [(&str, &str); 7] = [
         ("id", "id"),

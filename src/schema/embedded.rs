@@ -22,8 +22,8 @@ fn any(node: &Node) -> bool {
     node.embedded || additional || node.items.as_deref().is_some_and(any) || node.properties.iter().any(|(_, n)| any(n))
 }
 
-/// Decodes the metadata of embedded objects below `base` as `ObjectMeta`. Unknown keys are removed and returned. With
-/// `root`, `v` itself is an object with metadata.
+/// Decodes the metadata of embedded objects below `base` as `ObjectMeta`. Unknown keys are removed and
+/// returned. With `root`, `v` itself is an object with metadata.
 ///
 /// # Errors
 /// The first value of a wrong type.
@@ -91,8 +91,8 @@ fn metadata(v: &mut Value, path: &FieldPath, found: &mut StrictErrors) -> Result
     Ok(())
 }
 
-/// Validates `apiVersion`, `kind` and `metadata` of embedded objects below `base`. With `root`, `v` itself is an object
-/// with metadata.
+/// Validates `apiVersion`, `kind` and `metadata` of embedded objects below `base`. With `root`, `v` itself is
+/// an object with metadata.
 pub(super) fn validate(node: &Node, v: &Value, base: &FieldPath, root: bool) -> ErrorList {
     let mut errors = ErrorList::new();
     if root || any(node) {

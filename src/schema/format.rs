@@ -1,5 +1,5 @@
-//! String and number formats (upstream's `k8s.io/kube-openapi/pkg/validation/strfmt`). Formats that are not listed here are
-//! published, but not validated.
+//! String and number formats (upstream's `k8s.io/kube-openapi/pkg/validation/strfmt`). Formats that are not
+//! listed here are published, but not validated.
 
 mod clock;
 mod identifiers;
@@ -36,7 +36,8 @@ impl Formats {
         }
     }
 
-    /// True if values are validated against the format with this name. Dashes in it are of no importance for strings.
+    /// True if values are validated against the format with this name. Dashes in it are of no importance for
+    /// strings.
     pub(crate) fn contain(self, name: &str) -> bool {
         Format::parse(self, name).is_some()
     }

@@ -1,11 +1,12 @@
-//! What the keywords of a schema may be, whether it is structural or not (upstream's
-//! `ValidateCustomResourceDefinitionOpenAPISchema` in `pkg/apis/apiextensions/validation`). The entry point is [`check`].
+//! Validation of the keywords of a schema, whether it is structural or not (upstream's
+//! `ValidateCustomResourceDefinitionOpenAPISchema` in `pkg/apis/apiextensions/validation`). The entry point
+//! is [`check`].
 
 mod lists;
 mod rules;
 
 use super::Type;
-use super::definition::Options;
+use super::options::Options;
 use super::path::At;
 use super::prune::is_object_key;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -108,7 +109,8 @@ impl Checker<'_> {
         self.errors.push_with(|| FieldError::invalid(&path, value, why));
     }
 
-    /// As [`invalid`](Self::invalid), for a value that may be large: it is not copied once the list of errors is full.
+    /// As [`invalid`](Self::invalid), for a value that may be large: it is not copied once the list of errors
+    /// is full.
     fn invalid_whole(&mut self, at: &At<'_>, word: &str, value: &Value, why: &str) {
         let path = self.path(at, word);
         self.errors.push_with(|| FieldError::invalid(&path, value.clone(), why));

@@ -45,13 +45,14 @@ impl KindSchema {
         })
     }
 
-    /// A kind with a schema that was compiled before, from this JSON. Both are shared, so that kinds and versions with
-    /// equal schemas cost the memory of one.
+    /// A kind with a schema that was compiled before, from this JSON. Both are shared, so that kinds and
+    /// versions with equal schemas cost the memory of one.
     pub(crate) fn shared(gvk: GroupVersionKind, schema: Arc<StructuralSchema>, source: Bytes) -> Self {
         Self { gvk, schema, source }
     }
 
-    /// A kind of which only the schema is published: objects are neither pruned nor validated. Costs no compilation.
+    /// A kind of which only the schema is published: objects are neither pruned nor validated. Costs no
+    /// compilation.
     pub(crate) fn published(gvk: GroupVersionKind, source: Bytes) -> Self {
         Self::shared(gvk, Arc::new(StructuralSchema::of(Node::default())), source)
     }
@@ -145,8 +146,8 @@ impl Schema for KindSchema {
     }
 }
 
-/// The strategy of all kinds with a schema: defaults, `status` rules, generation, validation. Each method then
-/// delegates to the kind's own strategy.
+/// The strategy of all kinds with a schema: defaults, `status` rules, generation, validation. Each method
+/// then delegates to the kind's own strategy.
 pub(crate) struct SchemaStrategy {
     schema: Arc<StructuralSchema>,
     /// True if the kind has a status subresource; writes to the main resource then leave `status` alone.
@@ -161,8 +162,8 @@ impl SchemaStrategy {
     }
 }
 
-/// Compares everything except metadata. `status` needs no exception: with a status subresource it was copied from
-/// `old`.
+/// Compares everything except metadata. `status` needs no exception: with a status subresource it was copied
+/// from `old`.
 fn same_content(new: &Value, old: &Value) -> bool {
     let bare = |v: &Value| {
         let mut v = v.clone();

@@ -1,4 +1,4 @@
-//! What a schema may cost. Upstream has no such limits; they are far above what real definitions contain.
+//! Limits on the cost of a schema. Upstream has none; they are far above what real definitions contain.
 
 use super::CompileError;
 use crate::apimachinery::value::Value;
@@ -6,13 +6,14 @@ use crate::interrupt::checkpoint;
 
 /// Maximum nesting depth of a schema; bounds every recursion over schemas and over values.
 pub(super) const MAX_DEPTH: usize = 200;
-/// Maximum number of schemas in `allOf`, `anyOf`, `oneOf` and `not` of one node, at any depth: all of them are evaluated
-/// for each value.
+/// Maximum number of schemas in `allOf`, `anyOf`, `oneOf` and `not` of one node, at any depth: all of them
+/// are evaluated for each value.
 const MAX_BRANCHES: usize = 5_000;
-/// Maximum number of steps that validating one object may take; an object of a megabyte takes about 200,000. They take
-/// up to a second.
+/// Maximum number of steps that validating one object may take; an object of a megabyte takes about 200,000.
+/// They take up to a second.
 pub(super) const MAX_STEPS: u64 = 5_000_000;
-/// Maximum memory in bytes that defaults may add to one object. An object that lacks defaults because of it is invalid.
+/// Maximum memory in bytes that defaults may add to one object. An object that lacks defaults because of it
+/// is invalid.
 pub(super) const MAX_DEFAULTS: usize = 1 << 20;
 
 /// Checks the depth of a schema and the number of schemas nested in logical junctors.

@@ -78,7 +78,7 @@ fn map(keys: &[Str], items: &[Value], at: &At<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// What makes an entry unique. Compound values are equal if their JSON is.
+/// The identity of an entry. Compound values are equal if their JSON is.
 #[derive(PartialEq, Eq, Hash)]
 enum Key<'v> {
     Scalar(&'v Value),

@@ -12,8 +12,8 @@ pub(super) fn is_object_key(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// Removes unknown fields below `v` and returns their sorted paths, at most as many as [`StrictErrors`] keeps.
-/// `resource` is true if `v` is an object with metadata.
+/// Removes unknown fields below `v` and returns their sorted paths, at most as many as [`StrictErrors`]
+/// keeps. `resource` is true if `v` is an object with metadata.
 pub(super) fn unknown(node: &Node, v: &mut Value, resource: bool) -> Vec<String> {
     let mut pruner = Pruner {
         path: String::new(),
@@ -37,8 +37,8 @@ enum Member<'a> {
 }
 
 impl Pruner {
-    /// `node` is `None` where there is no schema; objects there lose all keys. `preserve` is true for items of a list
-    /// that preserves unknown fields.
+    /// `node` is `None` where there is no schema; objects there lose all keys. `preserve` is true for items
+    /// of a list that preserves unknown fields.
     fn below(&mut self, node: Option<&Node>, v: &mut Value, resource: bool, preserve: bool) {
         checkpoint();
         let preserve = preserve || node.is_some_and(|n| n.preserve_unknown);

@@ -44,8 +44,8 @@ fn key_of<'v>(keys: &[Str], item: &'v Value) -> Option<Vec<&'v Value>> {
     values.collect::<Option<Vec<_>>>().filter(|v| !v.is_empty())
 }
 
-/// True if `new` equals `old` as upstream compares them: members that the schema does not declare make two objects
-/// differ, and the order of a list of type map is of no importance.
+/// True if `new` equals `old` as upstream compares them: members that the schema does not declare make two
+/// objects differ, and the order of a list of type map is of no importance.
 pub(super) fn unchanged(node: &Node, new: &Value, old: &Value) -> bool {
     match (new, old) {
         (Value::Object(n), Value::Object(o)) => {

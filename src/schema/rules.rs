@@ -1,10 +1,10 @@
 //! `x-kubernetes-validations`: the CEL rules of a schema (upstream's
 //! `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel`).
 //!
-//! A rule is read with its schema ([`Ruleset`]), and compiled at the first write, or when its definition is written
-//! ([`programs::prepare`]); the programs are shared like the schema they belong to. [`evaluate`] runs the rules of an
-//! object, [`budget`] reports what is wrong with those of a definition. The form of rules (messages, reasons, paths) is
-//! checked by `keywords`, and the language is `torana_cel`'s.
+//! A rule is read with its schema ([`Ruleset`]), and compiled at the first write, or when its definition is
+//! written ([`programs::prepare`]); the programs are shared like the schema they belong to. [`evaluate`] runs
+//! the rules of an object, [`budget`] reports the errors of those of a definition. The form of rules
+//! (messages, reasons, paths) is checked by `keywords`, and the language is `torana_cel`'s.
 
 pub(super) mod budget;
 mod correlation;
@@ -75,7 +75,7 @@ impl Rule {
         }
     }
 
-    /// What errors call the rule.
+    /// The name of the rule in errors.
     fn name(&self) -> &str {
         match self.message.as_str() {
             "" => self.rule.trim(),

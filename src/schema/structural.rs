@@ -1,5 +1,5 @@
-//! The rules of structural schemas (upstream's `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/validation.go`). The
-//! entry point is [`check`].
+//! The rules of structural schemas (upstream's
+//! `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/validation.go`). The entry point is [`check`].
 
 mod complete;
 mod nested;

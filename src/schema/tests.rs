@@ -391,7 +391,7 @@ fn keywords_are_refused_with_upstreams_messages() {
 }
 
 #[test]
-fn what_a_junctor_restricts_must_be_described_outside() {
+fn fields_in_any_of_must_be_declared_outside_of_it() {
     let outer = json!({"type": "object", "anyOf": [{"properties": {"z": {"minLength": 1}}}], "properties": {
         "y": {"type": "object", "oneOf": [{"properties": {"z": {"minLength": 1}}}]}}});
     assert_eq!(
@@ -666,7 +666,8 @@ fn unmanaged(object: &Value) -> Value {
 }
 
 proptest! {
-    /// What a manager applies is what the object becomes, whatever it applied before; what others applied stays.
+    /// What a manager applies is what the object becomes, whatever it applied before; what others applied
+    /// stays.
     #[test]
     fn applied_configurations_make_the_round_trip(first in configuration(), second in configuration()) {
         let kind = gadget();
@@ -680,7 +681,8 @@ proptest! {
         let twice = apply(Some(&once), &second, "a");
         prop_assert_eq!(unmanaged(&twice), second.clone());
         prop_assert_eq!(apply(Some(&twice), &first, "a"), once.clone(), "and back");
-        // Another manager takes everything that differs; when the first gives up all, its own fields are left.
+        // Another manager takes everything that differs; when the first gives up all, its own fields are
+        // left.
         let both = apply(Some(&once), &second, "b");
         let nothing = json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "n"}});
         prop_assert_eq!(unmanaged(&apply(Some(&both), &nothing, "a")), second);
@@ -697,7 +699,8 @@ proptest! {
         prop_assert!(s.prune(&mut v).is_empty());
         s.default(&mut v);
         prop_assert_eq!(&v, &once);
-        // Unchanged values are never invalid, except for items of a list of type map that cannot be told apart.
+        // Unchanged values are never invalid, except for items of a list of type map that cannot be told
+        // apart.
         let listed = once.at(&["spec", "parts"]).as_array().is_some();
         prop_assert!(listed || s.validate(&v, Some(&once)).is_empty());
         s.validate(&v, None);

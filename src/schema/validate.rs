@@ -1,4 +1,5 @@
-//! Validates values, with the messages of upstream's validator (`k8s.io/kube-openapi/pkg/validation/validate`).
+//! Validates values, with the messages of upstream's validator
+//! (`k8s.io/kube-openapi/pkg/validation/validate`).
 
 mod branches;
 mod numbers;
@@ -14,8 +15,8 @@ use crate::apimachinery::value::{Map, Value};
 use crate::interrupt::checkpoint;
 use std::cell::Cell;
 
-/// The errors in `v`, whose path is `base`; paths in messages start at `v`. Errors of values that are the same as in
-/// `old` are dropped (ratcheting).
+/// The errors in `v`, whose path is `base`; paths in messages start at `v`. Errors of values that are the
+/// same as in `old` are dropped (ratcheting).
 pub(super) fn values(node: &Node, v: &Value, old: Option<&Value>, base: &FieldPath) -> ErrorList {
     run(node, v, old, base, false)
 }
@@ -50,8 +51,8 @@ struct Validator<'a> {
 #[derive(Default)]
 struct Outcome {
     errors: ErrorList,
-    /// Upstream's count of successful checks. If no branch is valid, the errors of the one with the highest count are
-    /// reported, so the count has to be exact.
+    /// Upstream's count of successful checks. If no branch is valid, the errors of the one with the highest
+    /// count are reported, so the count has to be exact.
     matches: usize,
 }
 
@@ -274,8 +275,8 @@ impl Validator<'_> {
     }
 }
 
-/// True if `v` is the allowed value `e`, or becomes it by a conversion between Go's types: of numbers, and of an
-/// integer to the character with that number.
+/// True if `v` is the allowed value `e`, or becomes it by a conversion between Go's types: of numbers, and of
+/// an integer to the character with that number.
 fn allowed(v: &Value, e: &Value) -> bool {
     match (v, e) {
         (Value::Null, _) => false,

@@ -1,5 +1,5 @@
-//! A group version as a value: its kinds and its discovery priorities. Served by an [`ApiServer`](super::ApiServer) or
-//! by a gateway in its own process.
+//! A group version as a value: its kinds and its discovery priorities. Served by an
+//! [`ApiServer`](super::ApiServer) or by a gateway in its own process.
 
 use super::Error;
 use super::Kind;
@@ -35,8 +35,8 @@ impl ApiGroup {
         }
     }
 
-    /// Sets the discovery priorities, with the meaning of `spec.groupPriorityMinimum` and `spec.versionPriority` of an
-    /// APIService.
+    /// Sets the discovery priorities, with the meaning of `spec.groupPriorityMinimum` and
+    /// `spec.versionPriority` of an APIService.
     pub fn with_priorities(mut self, group: i64, version: i64) -> Self {
         self.priorities = Priorities { group, version };
         self

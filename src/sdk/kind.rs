@@ -55,7 +55,8 @@ impl Kind {
         }
     }
 
-    /// A kind whose objects are namespaced. `schema` is an `openAPIV3Schema` as in a CustomResourceDefinition.
+    /// A kind whose objects are namespaced. `schema` is an `openAPIV3Schema` as in a
+    /// CustomResourceDefinition.
     pub fn namespaced(kind: &'static str, plural: &'static str, schema: Value) -> Self {
         Self::new(kind, plural, true, schema)
     }
@@ -83,8 +84,8 @@ impl Kind {
         self
     }
 
-    /// Adds a table column between Name and Age: heading, type (`string`, `integer`, `boolean`, `number`) and the
-    /// fields it shows, dot-separated (`spec.size`).
+    /// Adds a table column between Name and Age: heading, type (`string`, `integer`, `boolean`, `number`) and
+    /// the fields it shows, dot-separated (`spec.size`).
     pub fn column(mut self, name: &'static str, ty: &'static str, path: &'static str) -> Self {
         self.columns.push((name, ty, path));
         self
@@ -96,8 +97,8 @@ impl Kind {
         self
     }
 
-    /// Adds a subresource whose objects are of `kind` in the same group version. The handler factory receives the store
-    /// of the parent resource.
+    /// Adds a subresource whose objects are of `kind` in the same group version. The handler factory receives
+    /// the store of the parent resource.
     pub fn subresource<H: SubresourceHandler>(
         mut self,
         name: &'static str,
@@ -165,8 +166,8 @@ impl Kind {
         };
         let storage = storage(&row);
         let store = |row: &Resource| Arc::new(Store::new(Arc::new(row.clone()), storage.clone(), admission.clone()));
-        // Handlers get a store of the same storage whose resource lacks their subresources, which avoids a reference
-        // cycle.
+        // Handlers get a store of the same storage whose resource lacks their subresources, which avoids a
+        // reference cycle.
         let parent = store(&row);
         for sub in self.subresources {
             row.subresources.push(Subresource {

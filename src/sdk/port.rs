@@ -109,8 +109,8 @@ impl Running {
     /// Shuts down in order: `/readyz` fails, requests finish, watches end, the store is flushed.
     ///
     /// # Cancel safety
-    /// Not cancel safe: if the future is dropped, connections are cut, and the store is closed without waiting for
-    /// them.
+    /// Not cancel safe: if the future is dropped, connections are cut, and the store is closed without
+    /// waiting for them.
     pub async fn shut_down(self) {
         let Self {
             handle,

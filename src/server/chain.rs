@@ -1,9 +1,9 @@
 //! The handler chain: nested filters in the order of upstream's `DefaultBuildHandlerChain`
 //! (`k8s.io/apiserver/pkg/server/config.go`).
 //!
-//! [`build`] assembles it from filters, whose contract is in [`filter`](super::filter): a nesting that leaves a need of one
-//! unmet does not compile. The chain is a single nested type, so a request costs one
-//! call and one future, whatever the number of filters. Only the innermost filter, authorization, can create
+//! [`build`] assembles it from filters, whose contract is in [`filter`](super::filter): a nesting that leaves
+//! a need of one unmet does not compile. The chain is a single nested type, so a request costs one call and
+//! one future, whatever the number of filters. Only the innermost filter, authorization, can create
 //! [`Authorized`](crate::request::Authorized).
 
 use super::filter::Filter;
@@ -35,7 +35,8 @@ pub(crate) struct ChainConfig {
     pub lifecycle: Lifecycle,
     /// Authenticates requests; includes anonymous authentication if enabled.
     pub authenticator: Arc<dyn Authenticator>,
-    /// Identity headers to remove in addition to the standard `X-Remote-*`, from the `--requestheader-*` flags.
+    /// Identity headers to remove in addition to the standard `X-Remote-*`, from the `--requestheader-*`
+    /// flags.
     pub identity_headers: IdentityHeaders,
     /// Authorizes requests and impersonation.
     pub authorizer: Arc<dyn Authorizer>,
@@ -90,8 +91,8 @@ impl ChainConfig {
     }
 }
 
-/// Puts the chain in front of a director. Until all of `paths_complete` have fired, unknown paths get 503 instead of
-/// 404.
+/// Puts the chain in front of a director. Until all of `paths_complete` have fired, unknown paths get 503
+/// instead of 404.
 pub(crate) fn build(
     config: ChainConfig,
     paths_complete: Vec<Signal>,

@@ -1,7 +1,7 @@
-//! The restful container: web services claim a root path and everything below it. A claimed path never falls through to
-//! the mux, even if the web service does not serve it (upstream's go-restful behaviour,
-//! `k8s.io/apiserver/pkg/server/handler.go`). The one exception is the root `/apis`, which claims only `/apis` and
-//! `/apis/`.
+//! The restful container: web services claim a root path and everything below it. A claimed path never falls
+//! through to the mux, even if the web service does not serve it (upstream's go-restful behaviour,
+//! `k8s.io/apiserver/pkg/server/handler.go`). The one exception is the root `/apis`, which claims only
+//! `/apis` and `/apis/`.
 //!
 //! Start reading at [`Claims::claimant`].
 
@@ -71,8 +71,9 @@ impl Claims {
     pub(crate) fn claimant(&self, path: &str) -> Option<&WebService> {
         let mut end = path.len();
         loop {
-            // The greatest root that is not after the path. If a longer root claimed the path it would sort after this
-            // one, so on a mismatch any remaining claimant is at most as long as the prefix the two have in common.
+            // The greatest root that is not after the path. If a longer root claimed the path it would sort
+            // after this one, so on a mismatch any remaining claimant is at most as long as the prefix the
+            // two have in common.
             let (root, ws) = self.roots.get_prev(&path[..end])?;
             let same = root.bytes().zip(path.bytes()).take_while(|(a, b)| a == b).count();
             let claims = same == root.len();

@@ -1,14 +1,11 @@
-//! Delegation: the server behind another server's mux, and the checks and hooks it contributes to the head of the chain
-//! (upstream's `DelegationTarget`, `k8s.io/apiserver/pkg/server/genericapiserver.go`).
+//! Delegation: the server behind another server's mux, and the checks and hooks it contributes to the head of
+//! the chain (upstream's `DelegationTarget`, `k8s.io/apiserver/pkg/server/genericapiserver.go`).
 
 use super::health::HealthCheck;
 use super::lifecycle::{PostStartHook, PreShutdownHook};
 use super::mux::DynHandler;
-use super::respond;
-use crate::apimachinery::status::Status;
-use crate::request::{Authorized, NotInRequestMetrics, Request, RequestContext, Response, UnprotectedHandler};
+use super::not_found::NotFound;
 use crate::tasks::Signal;
-use async_trait::async_trait;
 use std::sync::Arc;
 
 /// A server that another server delegates to.
@@ -19,8 +16,8 @@ pub(crate) trait DelegationTarget: Send + Sync + 'static {
     /// The paths that this server and its delegates list in the index, in no particular order.
     fn listed_paths(&self) -> Vec<String>;
 
-    /// The checks, hooks and signals of this server and its delegates, innermost delegate first. The first call takes
-    /// them; later calls return nothing.
+    /// The checks, hooks and signals of this server and its delegates, innermost delegate first. The first
+    /// call takes them; later calls return nothing.
     fn take_contributions(&self) -> Contributions;
 }
 
@@ -59,28 +56,5 @@ impl DelegationTarget for EmptyDelegate {
     }
     fn take_contributions(&self) -> Contributions {
         Contributions::default()
-    }
-}
-
-/// The terminal handler: a plain-text 404, or a 503 if the request came before all paths were installed
-/// (upstream's `k8s.io/apiserver/pkg/util/notfoundhandler/not_found_handler.go`).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NotFound;
-
-#[async_trait]
-impl UnprotectedHandler for NotFound {
-    async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
-        let mut response = match RequestContext::of(&req).paths_incomplete {
-            true => respond::status(
-                &Status::service_unavailable(
-                    "the request has been made before all known HTTP paths have been installed, please try again",
-                )
-                .with_retry_after(5),
-                req.headers(),
-            ),
-            false => respond::not_found_text(),
-        };
-        response.extensions_mut().insert(NotInRequestMetrics);
-        response
     }
 }

@@ -1,5 +1,5 @@
-//! Counts paths by their number of slashes, so that a lookup of path prefixes skips lengths that no registered path
-//! has.
+//! Counts paths by their number of slashes, so that a lookup of path prefixes skips lengths that no
+//! registered path has.
 
 /// Number of paths per number of slashes.
 #[derive(Clone, Debug, Default)]

@@ -1,26 +1,30 @@
-//! What a filter of the handler chain is: [`Filter`], and the [`FilterSpec`] by which it declares what it reads from the
-//! request context and what it sets there. The filters are in [`filters`](super::filters), their order in
-//! [`chain`](super::chain).
+//! What a filter of the handler chain is: [`Filter`], and the [`FilterSpec`] by which it declares what it
+//! reads from the request context and what it sets there. The filters are in [`filters`](super::filters),
+//! their order in [`chain`](super::chain).
 
 use crate::request::{Request, Response};
 
 /// A filter together with the filters inside it.
 ///
 /// A filter inspects the request, passes it on, and wraps the future that it gets back to act on the response
-/// (`filters::amend`). `async` blocks are avoided because each of them would store the inner future twice. The request
-/// is passed by reference and stays in place until the innermost filter, or one that has to wait, takes it.
+/// (`filters::amend`). `async` blocks are avoided because each of them would store the inner future twice.
+/// The request is passed by reference and stays in place until the innermost filter, or one that has to wait,
+/// takes it.
 pub(crate) trait Filter: Send + Sync + 'static {
-    /// The needs of this filter and those inside it: [`FilterSpec::around`]. The chain has none, or it does not compile.
+    /// The needs of this filter and those inside it: [`FilterSpec::around`]. The chain has none, or it does
+    /// not compile.
     const UNMET: Unmet;
 
-    /// Handles the request. Implementations take it out of `req`; the caller must not use what is left behind.
+    /// Handles the request. Implementations take it out of `req`; the caller must not use what is left
+    /// behind.
     ///
     /// # Cancel safety
     /// The future is dropped when the client disconnects.
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, Self>;
 }
 
-/// Parts of the request context ([`RequestContext`](crate::request::RequestContext)) that filters need or set.
+/// Parts of the request context ([`RequestContext`](crate::request::RequestContext)) that filters need or
+/// set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContextField {
     /// `audit_id`

@@ -36,7 +36,8 @@ fn ready<'t>(response: Response) -> ResponseFuture<'t> {
     Box::pin(std::future::ready(response))
 }
 
-/// The request info. It is always present: the chain's order guarantees that the filter that sets it is further out.
+/// The request info. It is always present: the chain's order guarantees that the filter that sets it is
+/// further out.
 fn info(req: &Request) -> Arc<RequestInfo> {
     RequestInfo::of(req).cloned().unwrap_or_default()
 }
@@ -58,8 +59,8 @@ fn exempt_from_shutdown(req: &Request) -> bool {
             .is_some_and(|ua| ua.as_bytes().starts_with(b"kube-apiserver/"))
 }
 
-/// Sets a header in front of a backend's own values of that name, as Go's proxy leaves it. An upgrade response passes
-/// unchanged.
+/// Sets a header in front of a backend's own values of that name, as Go's proxy leaves it. An upgrade
+/// response passes unchanged.
 fn prepend_header(response: &mut Response, name: HeaderName, value: HeaderValue) {
     if FromBackend::of(response) == Some(FromBackend::Verbatim) {
         return;

@@ -1,8 +1,9 @@
 //! One API server: a container, a mux, health checks and hooks, and the delegate behind it (upstream's
 //! `k8s.io/apiserver/pkg/server/genericapiserver.go`).
 //!
-//! [`GenericServer`] is the builder. It ends as the delegate of another server ([`GenericServer::into_delegate`]) or as
-//! the head of the chain ([`GenericServer::prepare`], which returns [`Prepared`]).
+//! [`GenericServer`] is the builder. It ends as the delegate of another server
+//! ([`GenericServer::into_delegate`]) or as the head of the chain ([`GenericServer::prepare`], which returns
+//! [`Prepared`]).
 
 use super::chain::{self, ChainConfig};
 use super::container::Container;
@@ -68,8 +69,8 @@ impl GenericServer {
         self.own.health_checks.push(check);
     }
 
-    /// Adds a hook to run once the gateway serves. The check `poststarthook/<name>` fails until the hook returns; an
-    /// error ends the process.
+    /// Adds a hook to run once the gateway serves. The check `poststarthook/<name>` fails until the hook
+    /// returns; an error ends the process.
     pub(crate) fn add_post_start_hook<F>(
         &mut self,
         name: impl Into<String>,
@@ -80,8 +81,8 @@ impl GenericServer {
         self.own.post_start_hooks.push(PostStartHook::new(name, run));
     }
 
-    /// Adds a signal to wait for before the set of paths is complete. Until it fires, unknown paths get 503 instead of
-    /// 404.
+    /// Adds a signal to wait for before the set of paths is complete. Until it fires, unknown paths get 503
+    /// instead of 404.
     pub(crate) fn add_paths_complete_signal(&mut self, name: &'static str) -> Signal {
         let signal = Signal::new(name);
         self.own.paths_complete.push(signal.clone());
@@ -102,8 +103,8 @@ impl GenericServer {
         })
     }
 
-    /// Finishes the server as the head of the delegation: installs the index, version, health and metrics, and puts the
-    /// filter chain in front.
+    /// Finishes the server as the head of the delegation: installs the index, version, health and metrics,
+    /// and puts the filter chain in front.
     pub(crate) fn prepare(self, config: ChainConfig, livez_grace: Duration) -> Prepared {
         let mut all = Contributions {
             health_checks: vec![HealthCheck::ping(), routes::log_check()],
@@ -177,7 +178,8 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Starts all post-start hooks concurrently. The first error goes to `fatal`; the process should then end.
+    /// Starts all post-start hooks concurrently. The first error goes to `fatal`; the process should then
+    /// end.
     pub(crate) fn start_hooks(&mut self, tasks: &TaskGroup, fatal: &tokio::sync::mpsc::Sender<HookError>) {
         for hook in self.post_start_hooks.drain(..) {
             let cx = HookContext { tasks: tasks.clone() };

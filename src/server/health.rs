@@ -40,8 +40,8 @@ impl Endpoints {
     }
 }
 
-/// A named health check. It must be cheap and must not block; state that takes waiting is gathered elsewhere and only
-/// read here.
+/// A named health check. It must be cheap and must not block; state that takes waiting is gathered elsewhere
+/// and only read here.
 #[derive(Clone)]
 pub(crate) struct HealthCheck {
     name: String,
@@ -53,7 +53,8 @@ pub(crate) struct HealthCheck {
 }
 
 impl HealthCheck {
-    /// A check on the given endpoints. Its error appears in the log and in the response of the individual check.
+    /// A check on the given endpoints. Its error appears in the log and in the response of the individual
+    /// check.
     pub(crate) fn new<E: Into<BoxError>>(
         name: impl Into<String>,
         on: Endpoints,

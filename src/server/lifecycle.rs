@@ -1,5 +1,5 @@
-//! Lifecycle signals, hooks, and the shutdown sequence (upstream's `k8s.io/apiserver/pkg/server/lifecycle_signals.go`).
-//! The sequence is [`Lifecycle::shut_down`]:
+//! Lifecycle signals, hooks, and the shutdown sequence (upstream's
+//! `k8s.io/apiserver/pkg/server/lifecycle_signals.go`). The sequence is [`Lifecycle::shut_down`]:
 //!
 //! ```text
 //! SIGTERM ─▶ ShutdownInitiated ─▶ /readyz 500
@@ -87,8 +87,9 @@ impl Lifecycle {
         })
     }
 
-    /// Runs the shutdown sequence. `stop_accepting` closes the listener; `close` closes the connections and returns
-    /// when they are gone. Returns false if requests were still in flight when the time limit expired.
+    /// Runs the shutdown sequence. `stop_accepting` closes the listener; `close` closes the connections and
+    /// returns when they are gone. Returns false if requests were still in flight when the time limit
+    /// expired.
     ///
     /// # Cancel safety
     /// Not cancel safe: if the future is dropped, the remaining steps do not happen.
@@ -112,7 +113,8 @@ impl Lifecycle {
         };
         tokio::join!(delay, hooks);
         stop_accepting();
-        // Draining starts before the signal fires: whoever sees the signal can rely on new requests being rejected.
+        // Draining starts before the signal fires: whoever sees the signal can rely on new requests being
+        // rejected.
         self.requests.start_draining();
         self.not_accepting_new_request.fire();
         let drained = tokio::time::timeout(times.in_flight, self.requests.wait_empty())

@@ -1,12 +1,13 @@
 //! The path-recorder mux: exact paths first, then the longest prefix, then the next server in the delegation
-//! (upstream's `k8s.io/apiserver/pkg/server/mux/pathrecorder.go`). Paths are not cleaned, and the method is not
-//! considered.
+//! (upstream's `k8s.io/apiserver/pkg/server/mux/pathrecorder.go`). Paths are not cleaned, and the method is
+//! not considered.
 //!
-//! A lookup reads one snapshot and hashes the path once per depth that has registered prefixes, longest first. A change
-//! shares all but a few nodes with the previous snapshot. The cost of neither grows with the number of paths.
+//! A lookup reads one snapshot and hashes the path once per depth that has registered prefixes, longest
+//! first. A change shares all but a few nodes with the previous snapshot. The cost of neither grows with the
+//! number of paths.
 
-use super::delegate::NotFound;
 use super::depth::{Depths, slashes, slashes_back};
+use super::not_found::NotFound;
 use crate::request::{Authorized, Request, ResponseFuture, UnprotectedHandler};
 use crate::server::respond;
 use crate::sync::Mutex;
@@ -180,8 +181,8 @@ impl Routes {
         }
     }
 
-    /// Upstream tries prefixes with the most slashes first, and longer ones before shorter. Among the prefixes of one
-    /// path that order is the same as longest first.
+    /// Upstream tries prefixes with the most slashes first, and longer ones before shorter. Among the
+    /// prefixes of one path that order is the same as longest first.
     fn find(&self, path: &str) -> Option<&DynHandler> {
         if self.exact_depths.has(slashes(path))
             && let Some(h) = self.exact.get(path)

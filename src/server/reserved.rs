@@ -1,5 +1,5 @@
-//! A thread reserved for `/livez`, `/readyz` and `/metrics`, so that probes are answered however busy the runtime
-//! threads and the compute pool are.
+//! A thread reserved for `/livez`, `/readyz` and `/metrics`, so that probes are answered however busy the
+//! runtime threads and the compute pool are.
 
 use super::mux::DynHandler;
 use super::respond;

@@ -1,5 +1,5 @@
-//! Responses built without the serializers: Go's `http.Error` texts, and `Status` objects from the filters and the
-//! container.
+//! Responses built without the serializers: Go's `http.Error` texts, and `Status` objects from the filters
+//! and the container.
 
 mod proto;
 
@@ -54,7 +54,8 @@ pub(crate) fn request_uri(uri: &http::Uri) -> &str {
     uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
 }
 
-/// A `Status` response in a media type that the request's `headers` accept. If none is acceptable it is indented JSON.
+/// A `Status` response in a media type that the request's `headers` accept. If none is acceptable it is
+/// indented JSON.
 pub(crate) fn status(status: &Status, headers: &HeaderMap) -> Response {
     let (content_type, body) = encode(status, headers);
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -83,8 +84,8 @@ enum Media {
     Protobuf,
 }
 
-/// The first clause of the first `Accept` header that names a supported plain media type; `None` if there is none.
-/// Quality values are ignored, because for errors the order of the clauses is sufficient.
+/// The first clause of the first `Accept` header that names a supported plain media type; `None` if there is
+/// none. Quality values are ignored, because for errors the order of the clauses is sufficient.
 fn negotiate(headers: &HeaderMap) -> Option<Media> {
     let accept = headers.get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
     if accept.trim().is_empty() {

@@ -1,4 +1,5 @@
-//! Paths that the head of the delegation serves itself: index, version, metrics. Health is in [`super::health`].
+//! Paths that the head of the delegation serves itself: index, version, metrics. Health is in
+//! [`super::health`].
 
 use super::container::WebService;
 use super::health::{Endpoints, HealthCheck};
@@ -79,8 +80,8 @@ fn takes_json(req: &Request) -> bool {
         })
 }
 
-/// `version.Info` as indented JSON with the fields in Go's order. The version is upstream's release, with ours as its
-/// build metadata.
+/// `version.Info` as indented JSON with the fields in Go's order. The version is upstream's release, with
+/// ours as its build metadata.
 fn version_document() -> String {
     let fields = [
         ("major", "1"),
@@ -101,7 +102,8 @@ fn version_document() -> String {
     format!("{{\n{}\n}}", lines.join(",\n"))
 }
 
-/// The check `log`. It always passes: logging never waits for a flush here, so it cannot fall behind as upstream's may.
+/// The check `log`. It always passes: logging never waits for a flush here, so it cannot fall behind as
+/// upstream's may.
 pub(crate) fn log_check() -> HealthCheck {
     HealthCheck::new("log", Endpoints::ALL, || Ok::<_, Infallible>(()))
 }

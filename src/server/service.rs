@@ -1,7 +1,7 @@
 //! The filter chain as a [`tower::Service`], and `tower` layers around it, for programs that embed a server.
 //!
-//! [`GatewayService`] calls a [`Handler`]; [`layered`] makes a handler of a layer around one, and [`guarded`] of one that
-//! may panic. A server without layers uses none of this: its chain is called directly.
+//! [`GatewayService`] calls a [`Handler`]; [`layered`] makes a handler of a layer around one, and [`guarded`]
+//! of one that may panic. A server without layers uses none of this: its chain is called directly.
 
 use super::filters::panic_recovery::panicked;
 use super::respond;
@@ -18,8 +18,8 @@ use std::task::{Context, Poll};
 use tower::{Layer, Service};
 use tower_http::catch_panic::CatchPanicLayer;
 
-/// A filter chain, and any layers around it, as a [`tower::Service`]. It is always ready and never fails: errors are
-/// responses. Clones share the chain.
+/// A filter chain, and any layers around it, as a [`tower::Service`]. It is always ready and never fails:
+/// errors are responses. Clones share the chain.
 #[derive(Clone)]
 pub struct GatewayService(Arc<dyn Handler>);
 
@@ -57,11 +57,11 @@ fn unboxed<T>(boxed: Box<T>) -> T {
     *boxed
 }
 
-/// Puts a layer around `handler`. The layer may answer requests itself, change them, replace bodies, and fail: a failure
-/// is logged and answered 500.
+/// Puts a layer around `handler`. The layer may answer requests itself, change them, replace bodies, and
+/// fail: a failure is logged and answered 500.
 ///
-/// Each request calls a clone of the layer's service, once the clone is ready. A service that is not `Clone`, such as
-/// tower's rate limit, needs a `tower::buffer::BufferLayer` around it.
+/// Each request calls a clone of the layer's service, once the clone is ready. A service that is not `Clone`,
+/// such as tower's rate limit, needs a `tower::buffer::BufferLayer` around it.
 pub(crate) fn layered<L, B>(handler: Arc<dyn Handler>, layer: &L) -> Arc<dyn Handler>
 where
     L: Layer<GatewayService>,
@@ -74,8 +74,8 @@ where
     Arc::new(Layered(layer.layer(GatewayService(handler))))
 }
 
-/// Answers 500 if a layer panics, as the chain does for what is inside of it. Otherwise the client would have no answer:
-/// a closed connection, or a reset stream.
+/// Answers 500 if a layer panics, as the chain does for what is inside of it. Otherwise the client would have
+/// no answer: a closed connection, or a reset stream.
 pub(crate) fn guarded(handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
     layered(
         handler,

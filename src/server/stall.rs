@@ -1,8 +1,9 @@
 //! Detects requests that block a runtime thread.
 //!
-//! While one future is polled, all other connections of its thread wait. Anything that may take longer belongs on the
-//! compute pool. A poll of more than 10 ms is a defect: it is counted, and logged with the request and its caller. In a
-//! debug build, where the tests run, a poll that uses half a second of CPU time panics, which fails the test.
+//! While one future is polled, all other connections of its thread wait. Anything that may take longer
+//! belongs on the compute pool. A poll of more than 10 ms is a defect: it is counted, and logged with the
+//! request and its caller. In a debug build, where the tests run, a poll that uses half a second of CPU time
+//! panics, which fails the test.
 
 use crate::request::RequestInfo;
 #[cfg(debug_assertions)]
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Polls longer than this are reported.
 const STALL: Duration = Duration::from_millis(10);
-/// CPU time of a single poll at which a debug build panics. Debug builds are about twenty times slower than release
-/// builds.
+/// CPU time of a single poll at which a debug build panics. Debug builds are about twenty times slower than
+/// release builds.
 #[cfg(debug_assertions)]
 const UNACCEPTABLE: Duration = Duration::from_millis(500);
 /// Minimum time between two log lines; the counter includes all stalls.
@@ -36,8 +37,8 @@ struct Inner {
 #[derive(Clone, Copy)]
 pub(crate) struct PollStart {
     at: Instant,
-    /// CPU time, unlike wall time, does not include other processes, so a test does not fail because the machine is
-    /// busy.
+    /// CPU time, unlike wall time, does not include other processes, so a test does not fail because the
+    /// machine is busy.
     #[cfg(debug_assertions)]
     cpu: Duration,
 }

@@ -1,12 +1,13 @@
 //! Large transfers yield to small requests.
 //!
-//! tokio polls ready tasks in the order in which they became ready, and checks sockets for readiness only after polling
-//! a number of tasks. With sixteen uploads in progress, a small request would wait until each upload has decrypted and
-//! copied everything in its socket buffer; when a large object changes, it would wait until the event has been encrypted
-//! for each of a thousand watches. Therefore a connection that has transferred more than a small amount in one direction
-//! waits here for its next turn, of [`BulkTurns::TURN`] bytes. Turns are granted first come, first served, one per reactor
-//! thread between two readiness checks, so a small request waits for one turn of one transfer (about 50 µs), however many
-//! transfers there are. On an otherwise idle server a turn costs one additional readiness check.
+//! tokio polls ready tasks in the order in which they became ready, and checks sockets for readiness only
+//! after polling a number of tasks. With sixteen uploads in progress, a small request would wait until each
+//! upload has decrypted and copied everything in its socket buffer; when a large object changes, it would
+//! wait until the event has been encrypted for each of a thousand watches. Therefore a connection that has
+//! transferred more than a small amount in one direction waits here for its next turn, of [`BulkTurns::TURN`]
+//! bytes. Turns are granted first come, first served, one per reactor thread between two readiness checks, so
+//! a small request waits for one turn of one transfer (about 50 µs), however many transfers there are. On an
+//! otherwise idle server a turn costs one additional readiness check.
 //!
 //! Start at [`Reader::may_read`] and [`Writer::may_write`].
 
@@ -23,8 +24,8 @@ use crate::sync::{Mutex, MutexGuard};
 const SMALL_WRITE: usize = 16 << 10;
 /// A rest of a write allowance below this is not worth a TLS record of its own.
 const SMALLEST_WRITE: usize = 2 << 10;
-/// How often a connection may begin another small write. Without a limit, a long response that is flushed in small
-/// pieces would never need a turn.
+/// How often a connection may begin another small write. Without a limit, a long response that is flushed in
+/// small pieces would never need a turn.
 const SMALL_WRITE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The queue of connections that wait for a turn to read or to write; one per server.
@@ -107,12 +108,13 @@ impl BulkTurns {
         }
     }
 
-    /// Grants turns until the queue is empty. A turn is not a lock: a connection that has been closed, or transfers
-    /// nothing when woken, leaves its turn unused and delays nobody.
+    /// Grants turns until the queue is empty. A turn is not a lock: a connection that has been closed, or
+    /// transfers nothing when woken, leaves its turn unused and delays nobody.
     async fn grant(self) {
         let reactors = tokio::runtime::Handle::current().metrics().num_workers();
         loop {
-            // tokio wakes tasks that yield only after its next readiness check, behind the tasks that the check found ready.
+            // tokio wakes tasks that yield only after its next readiness check, behind the tasks that the
+            // check found ready.
             tokio::task::yield_now().await;
             for _ in 0..reactors {
                 let next = {
@@ -160,14 +162,16 @@ impl Reader {
         granted
     }
 
-    /// Records bytes read. Zero means that the socket is empty: the turn ends, and the next begins when bytes arrive.
+    /// Records bytes read. Zero means that the socket is empty: the turn ends, and the next begins when bytes
+    /// arrive.
     pub(super) fn has_read(&mut self, bytes: usize) {
         self.read = if bytes == 0 { 0 } else { self.read + bytes };
     }
 }
 
 impl Writer {
-    /// How many bytes the connection may write now. `None` means none: `waker` is woken when it may write again.
+    /// How many bytes the connection may write now. `None` means none: `waker` is woken when it may write
+    /// again.
     pub(super) fn may_write(&mut self, waker: &Waker) -> Option<usize> {
         if self.left == 0 {
             if !self.pending.granted(waker) {

@@ -1,8 +1,9 @@
-//! One task per connection: TLS, then HTTP/1.1 or HTTP/2 by ALPN, until the peer, a limit or the server ends it.
+//! One task per connection: TLS, then HTTP/1.1 or HTTP/2 by ALPN, until the peer, a limit or the server ends
+//! it.
 //!
-//! The entry point is [`run`]. HTTP/1.1 is served by hyper, HTTP/2 directly on h2 ([`http2`]). [`drive`] polls the
-//! protocol first, then the connection's signals and its timer. Requests set no timers of their own: they leave
-//! timestamps in [`Activity`], which a single timer per connection evaluates.
+//! The entry point is [`run`]. HTTP/1.1 is served by hyper, HTTP/2 directly on h2 ([`http2`]). [`drive`]
+//! polls the protocol first, then the connection's signals and its timer. Requests set no timers of their
+//! own: they leave timestamps in [`Activity`], which a single timer per connection evaluates.
 
 mod activity;
 mod dispatch;
@@ -56,8 +57,8 @@ pub(super) struct Shared {
     pub(super) metrics: PortMetrics,
 }
 
-/// Released when a connection ends: its registry entry and its slot under the connection limit. An upgraded connection
-/// releases the entry but keeps the slot.
+/// Released when a connection ends: its registry entry and its slot under the connection limit. An upgraded
+/// connection releases the entry but keeps the slot.
 pub(super) struct ConnectionGuards {
     pub(super) slot: Slot,
     pub(super) entry: Entry,
@@ -84,8 +85,8 @@ impl Protocols {
         let mut http1 = hyper::server::conn::http1::Builder::new();
         http1
             .timer(TokioTimer::new())
-            // `Activity` times heads instead: hyper's timer also runs while the connection is idle, so it would close
-            // keep-alive connections after 32 s, not 90 s.
+            // `Activity` times heads instead: hyper's timer also runs while the connection is idle, so it
+            // would close keep-alive connections after 32 s, not 90 s.
             .header_read_timeout(None)
             .keep_alive(true)
             .half_close(false)
@@ -152,8 +153,8 @@ pub(super) async fn run(connection: Connection) {
     } else {
         serve_http1(io, dispatcher, &shared).await
     };
-    // Past this point only an upgraded connection still holds its slot. It has no request in flight, so it is marked
-    // busy here; otherwise eviction would take it for idle.
+    // Past this point only an upgraded connection still holds its slot. It has no request in flight, so it is
+    // marked busy here; otherwise eviction would take it for idle.
     activity.mark_busy();
     drop(entry);
     match end {
@@ -184,8 +185,8 @@ async fn serve_http1(io: ConnectionIo<TlsStream<TcpStream>>, dispatcher: Dispatc
     drive(hyper, ops, &activity, shared).await
 }
 
-/// Performs the TLS handshake within its deadline, which a shutdown brings forward. `None` if it failed, timed out or
-/// was evicted.
+/// Performs the TLS handshake within its deadline, which a shutdown brings forward. `None` if it failed,
+/// timed out or was evicted.
 async fn handshake(
     stream: TcpStream,
     remote: SocketAddr,
@@ -200,13 +201,14 @@ async fn handshake(
             refuse_plain_http(&stream).await;
             return Err(std::io::Error::other("plain HTTP on the TLS port"));
         }
-        // The first bytes have arrived, so delays from here on are ours: eviction treats the connection as busy.
+        // The first bytes have arrived, so delays from here on are ours: eviction treats the connection as
+        // busy.
         activity.mark_busy();
         let owner = Owner::of(remote.ip());
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-        // Permits are held while the handshake computes, not while it waits for the client. The key exchange and the
-        // signature take 0.2 ms and more (RSA keys: 1 ms), so they run on a blocking thread; the permits bound the
-        // number of these threads.
+        // Permits are held while the handshake computes, not while it waits for the client. The key exchange
+        // and the signature take 0.2 ms and more (RSA keys: 1 ms), so they run on a blocking thread; the
+        // permits bound the number of these threads.
         let permit = shared.handshakes.acquire(&owner).await;
         let accepting = tokio::task::spawn_blocking(move || hello.into_stream(config)).await;
         let mut accepting = pin!(accepting.map_err(std::io::Error::other)?);
@@ -307,8 +309,8 @@ const STALL: Duration = Duration::from_millis(10);
 
 /// Polls the protocol, the signals and the timer of a connection.
 ///
-/// The protocol comes first in every iteration, so that bytes that have already arrived are processed before a limit is
-/// enforced.
+/// The protocol comes first in every iteration, so that bytes that have already arrived are processed before
+/// a limit is enforced.
 async fn drive<T>(
     mut connection: Pin<&mut T>,
     ops: ProtocolOps<
@@ -359,8 +361,8 @@ async fn drive<T>(
                     continue;
                 }
                 TimerAction::At(at) => {
-                    // A later deadline leaves the alarm armed: firing early and re-arming is cheaper than resetting it
-                    // on each poll.
+                    // A later deadline leaves the alarm armed: firing early and re-arming is cheaper than
+                    // resetting it on each poll.
                     if at < alarm.deadline() || alarm.is_elapsed() {
                         alarm.as_mut().reset(at);
                     }

@@ -1,4 +1,5 @@
-//! A fair semaphore: permits are granted round-robin over owners, so an owner with many waiters delays only itself.
+//! A fair semaphore: permits are granted round-robin over owners, so an owner with many waiters delays only
+//! itself.
 //!
 //! It limits how many TLS handshakes compute at once; see [`FairSemaphore::acquire`].
 
@@ -42,7 +43,8 @@ impl FairSemaphore {
     /// Waits for a permit.
     ///
     /// # Cancel safety
-    /// Cancel safe: a cancelled caller loses its place in the queue, and a permit already granted passes to the next.
+    /// Cancel safe: a cancelled caller loses its place in the queue, and a permit already granted passes to
+    /// the next.
     pub(super) async fn acquire(self: &Arc<Self>, owner: &Owner) -> Permit {
         let granted = {
             let mut state = self.lock();
@@ -59,11 +61,11 @@ impl FairSemaphore {
             }
             granted
         };
-        // The sender is dropped only with the semaphore, which `self` keeps alive; so this never yields the empty
-        // permit.
+        // The sender is dropped only with the semaphore, which `self` keeps alive; so this never yields the
+        // empty permit.
         let permit = granted.await.unwrap_or(Permit(None));
-        // tokio runs a task woken by the current one next on the same thread. Yielding lets other ready tasks run
-        // first.
+        // tokio runs a task woken by the current one next on the same thread. Yielding lets other ready tasks
+        // run first.
         tokio::task::yield_now().await;
         permit
     }

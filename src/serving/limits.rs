@@ -16,11 +16,12 @@ pub(crate) struct Limits {
     pub idle: Duration,
     /// Time without a request in flight after which a gracefully closing connection is cut.
     pub close_grace: Duration,
-    /// Shutdown: time that a new connection still has to finish its handshake, and then to send its first request. A
-    /// connection that was accepted is served, because its client cannot know that the server is about to end.
+    /// Shutdown: time that a new connection still has to finish its handshake, and then to send its first
+    /// request. A connection that was accepted is served, because its client cannot know that the server is
+    /// about to end.
     pub first_request: Duration,
-    /// Time without the peer accepting any of our bytes after which the connection is cut. Does not apply to upgraded
-    /// connections. Upstream has no such limit and waits for TCP to fail.
+    /// Time without the peer accepting any of our bytes after which the connection is cut. Does not apply to
+    /// upgraded connections. Upstream has no such limit and waits for TCP to fail.
     pub write_stall: Duration,
     /// Maximum size of a request's head in bytes.
     pub header_bytes: u32,
@@ -28,8 +29,8 @@ pub(crate) struct Limits {
     pub header_fields: usize,
     /// HTTP/2: maximum number of concurrent streams per connection.
     pub streams: u32,
-    /// HTTP/2: receive window of a stream in bytes, and the largest frame accepted. The connection's window is this
-    /// times `streams`.
+    /// HTTP/2: receive window of a stream in bytes, and the largest frame accepted. The connection's window
+    /// is this times `streams`.
     pub stream_window: u32,
     /// HTTP/2: time of silence after which a ping is sent.
     pub ping_interval: Duration,
@@ -37,14 +38,16 @@ pub(crate) struct Limits {
     pub ping_timeout: Duration,
     /// Maximum number of open connections. Beyond it a new connection evicts an idle one (`serving::slots`).
     pub max_connections: usize,
-    /// Number of those reserved for authenticated callers: nobody else is given these slots. At most half of all;
-    /// default a quarter. Loopback has a sixteenth of its own.
+    /// Number of those reserved for authenticated callers: nobody else is given these slots. At most half of
+    /// all; default a quarter. Loopback has a sixteenth of its own.
     pub reserved_connections: Option<usize>,
-    /// Maximum number of unauthenticated connections per remote address, loopback excepted. Default: a quarter of all.
+    /// Maximum number of unauthenticated connections per remote address, loopback excepted. Default: a
+    /// quarter of all.
     pub max_per_address: Option<usize>,
     /// Maximum number of connections in the TLS handshake. Default: a quarter of all, at most 4096.
     pub max_half_open: Option<usize>,
-    /// Number of TLS handshakes that may compute at the same time, which keeps worker threads free for requests.
+    /// Number of TLS handshakes that may compute at the same time, which keeps worker threads free for
+    /// requests.
     pub concurrent_handshakes: usize,
     /// Recognises connections from this machine. They have slots of their own when others hold all the rest.
     pub is_loopback: fn(IpAddr) -> bool,

@@ -1,5 +1,5 @@
-//! The listening sockets: [`bind`], whose errors name the flag to change, [`Listener::adopt`] for sockets that somebody else
-//! opened, and an accept loop that survives temporary failures.
+//! The listening sockets: [`bind`], whose errors name the flag to change, [`Listener::adopt`] for sockets
+//! that somebody else opened, and an accept loop that survives temporary failures.
 
 use super::limits::Limits;
 use crate::tasks::Backoff;
@@ -67,8 +67,8 @@ impl std::error::Error for BindError {
     }
 }
 
-/// Binds `address`; port 0 picks a free one. `0.0.0.0` also accepts IPv6 clients if the machine has IPv6, as Go does.
-/// `share_port` sets `SO_REUSEPORT`, on Linux only.
+/// Binds `address`; port 0 picks a free one. `0.0.0.0` also accepts IPv6 clients if the machine has IPv6, as
+/// Go does. `share_port` sets `SO_REUSEPORT`, on Linux only.
 ///
 /// # Errors
 /// [`BindError`], which names the flags to change.
@@ -76,7 +76,8 @@ pub(crate) fn bind(address: SocketAddr, share_port: bool) -> Result<Listener, Bi
     let fail = |source| BindError { address, source };
     let socket = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => {
-            // One dual-stack socket. Without IPv6 fall back to IPv4, but report a taken or forbidden port as such.
+            // One dual-stack socket. Without IPv6 fall back to IPv4, but report a taken or forbidden port as
+            // such.
             match open(SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port())), share_port) {
                 Err(e) if e.kind() != io::ErrorKind::AddrInUse && e.kind() != io::ErrorKind::PermissionDenied => {
                     open(address, share_port)
@@ -171,8 +172,8 @@ impl Listener {
         self.local
     }
 
-    /// Accepts the next connection. Errors of a single connection are skipped. Errors of the whole process (no file
-    /// descriptors, no memory) are retried with backoff and logged once per call.
+    /// Accepts the next connection. Errors of a single connection are skipped. Errors of the whole process
+    /// (no file descriptors, no memory) are retried with backoff and logged once per call.
     ///
     /// # Cancel safety
     /// Cancel safe: no accepted connection is lost.

@@ -39,7 +39,8 @@ pub(crate) enum Drained {
     Cut(usize),
 }
 
-/// A running server. Dropping the handle stops accepting; open connections continue until they end by themselves.
+/// A running server. Dropping the handle stops accepting; open connections continue until they end by
+/// themselves.
 pub(crate) struct ServerHandle {
     local_addr: SocketAddr,
     registry: Arc<Registry>,
@@ -172,9 +173,9 @@ impl ServerHandle {
         self.stop.send_replace(true);
     }
 
-    /// Stops accepting, closes idle connections, closes the others after their requests in flight, new ones after their
-    /// first request (see [`Limits::first_request`]), and cuts those still open after `limit`. Does not wait for upgraded connections; like watches they are ended by their own shutdown
-    /// signals.
+    /// Stops accepting, closes idle connections, closes the others after their requests in flight, new ones
+    /// after their first request (see [`Limits::first_request`]), and cuts those still open after `limit`.
+    /// Does not wait for upgraded connections; like watches they are ended by their own shutdown signals.
     ///
     /// # Cancel safety
     /// Not cancel safe: connections that were already signalled still close, but nothing cuts the rest.

@@ -1,21 +1,22 @@
 //! Connection limits: admits new connections, and chooses the one to evict when a limit is reached.
 //!
-//! A new connection never waits for an old one: if there is no free slot, an old connection is evicted. The entry point
-//! is [`Slots::enter`]. Connections belong to one of four classes, listed here in eviction order:
+//! A new connection never waits for an old one: if there is no free slot, an old connection is evicted. The
+//! entry point is [`Slots::enter`]. Connections belong to one of four classes, listed here in eviction order:
 //!
 //! ```text
 //! HalfOpen ──TLS done──▶ Unauthenticated ──first authenticated request──▶ Authenticated
 //! Local (accepted from loopback) ────────────────────────────▶ Authenticated
 //! ```
 //!
-//! Each class has a guaranteed number of slots. A newcomer whose class is below its guarantee may evict from any class
-//! that is above its own guarantee; otherwise it may evict only from its own class and those before it. Hence
-//! unauthenticated clients can never take the slots reserved for loopback and for authenticated callers, and
-//! authenticated callers can never take all the slots that others need in order to authenticate. Within a class, the
-//! owner (address or user) with the most connections loses the one that has been idle longest ([`pool`]).
+//! Each class has a guaranteed number of slots. A newcomer whose class is below its guarantee may evict from
+//! any class that is above its own guarantee; otherwise it may evict only from its own class and those before
+//! it. Hence unauthenticated clients can never take the slots reserved for loopback and for authenticated
+//! callers, and authenticated callers can never take all the slots that others need in order to authenticate.
+//! Within a class, the owner (address or user) with the most connections loses the one that has been idle
+//! longest ([`pool`]).
 //!
-//! A client certificate alone does not make a connection `Authenticated`, because it is not verified before the first
-//! request.
+//! A client certificate alone does not make a connection `Authenticated`, because it is not verified before
+//! the first request.
 
 mod pool;
 
@@ -110,7 +111,8 @@ pub(super) struct Slot {
     id: u64,
 }
 
-/// Receives the authentication result of a connection's requests and promotes the connection at the first one.
+/// Receives the authentication result of a connection's requests and promotes the connection at the first
+/// one.
 #[derive(Debug)]
 struct PromoteOnAuth {
     slots: Arc<Slots>,
@@ -149,7 +151,8 @@ impl Slots {
         let _ = self.leaving.subscribe().wait_for(|leaving| *leaving < max).await;
     }
 
-    /// Admits a connection that was just accepted, evicting another one if necessary. `None` if none may be evicted.
+    /// Admits a connection that was just accepted, evicting another one if necessary. `None` if none may be
+    /// evicted.
     pub(super) fn enter(self: &Arc<Self>, remote: IpAddr, is_local: bool, activity: &Arc<Activity>) -> Option<Slot> {
         let class = if is_local { Class::Local } else { Class::HalfOpen };
         let owner = Owner::of(remote);

@@ -1,7 +1,8 @@
-//! TLS for the serving port: versions, ALPN, choice of the server certificate, request for a client certificate.
+//! TLS for the serving port: versions, ALPN, choice of the server certificate, request for a client
+//! certificate.
 //!
-//! [`TlsConfig::try_new`] builds the configuration, [`TlsConfig::follow`] rebuilds it when a certificate changes.
-//! Client certificates are not verified here; see `RequestClientCert`.
+//! [`TlsConfig::try_new`] builds the configuration, [`TlsConfig::follow`] rebuilds it when a certificate
+//! changes. Client certificates are not verified here; see `RequestClientCert`.
 
 use crate::pki::certs::{CertError, DynamicCa, DynamicKeyPair};
 use crate::x509::VersionOne;
@@ -39,8 +40,8 @@ pub(crate) struct TlsOptions {
     pub min_version: TlsVersion,
     /// Offer h2 before http/1.1 (`--disable-http2-serving` clears it).
     pub http2: bool,
-    /// `--tls-cipher-suites` by IANA name; applies to TLS 1.2. Empty means all. As in Go, the TLS 1.3 suites are always
-    /// on.
+    /// `--tls-cipher-suites` by IANA name; applies to TLS 1.2. Empty means all. As in Go, the TLS 1.3 suites
+    /// are always on.
     pub cipher_suites: Vec<String>,
 }
 
@@ -63,7 +64,8 @@ pub(crate) struct SniKeyPair {
     pub pair: Arc<DynamicKeyPair>,
 }
 
-/// The serving TLS configuration. It is rebuilt as a whole when a certificate changes; open connections keep theirs.
+/// The serving TLS configuration. It is rebuilt as a whole when a certificate changes; open connections keep
+/// theirs.
 pub(crate) struct TlsConfig {
     default: Arc<DynamicKeyPair>,
     sni: Vec<SniKeyPair>,
@@ -81,8 +83,8 @@ struct Snapshot {
 }
 
 impl TlsConfig {
-    /// Builds the configuration. A client certificate is requested if `client_cas` is not empty, with the subjects of
-    /// all their certificates as hints.
+    /// Builds the configuration. A client certificate is requested if `client_cas` is not empty, with the
+    /// subjects of all their certificates as hints.
     ///
     /// # Errors
     /// Fails on an unknown cipher suite, and if the provider lacks a required TLS version.
@@ -130,8 +132,8 @@ impl TlsConfig {
         }
     }
 
-    /// Rebuilds the configuration after each change of a certificate. Never returns; the caller owns the task and
-    /// aborts it.
+    /// Rebuilds the configuration after each change of a certificate. Never returns; the caller owns the task
+    /// and aborts it.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -188,8 +190,8 @@ fn restrict(provider: Arc<CryptoProvider>, options: &TlsOptions) -> Result<Arc<C
     Ok(Arc::new(restricted))
 }
 
-/// Normalises a suite name: Go accepts `…_CHACHA20_POLY1305` with and without its hash, and the names of TLS 1.3 suites
-/// lack rustls' `13`.
+/// Normalises a suite name: Go accepts `…_CHACHA20_POLY1305` with and without its hash, and the names of TLS
+/// 1.3 suites lack rustls' `13`.
 fn without_hash(name: &str) -> String {
     let name = name.replace("TLS13_", "TLS_");
     match name.strip_suffix("CHACHA20_POLY1305_SHA256") {
@@ -244,7 +246,8 @@ fn build(
     })
 }
 
-/// Maps names to certificates. Earlier flags win over later ones; names given in flags win over names in certificates.
+/// Maps names to certificates. Earlier flags win over later ones; names given in flags win over names in
+/// certificates.
 #[derive(Debug, Default)]
 struct Names {
     exact: HashMap<String, Arc<CertifiedKey>>,
@@ -315,8 +318,8 @@ impl ResolvesServerCert for Resolver {
     }
 }
 
-/// Requests a client certificate and accepts any, like Go's `tls.RequestClientCert`: only possession of the key is
-/// checked. A chain that does not verify results in a 401 from the authenticator, not in a TLS alert.
+/// Requests a client certificate and accepts any, like Go's `tls.RequestClientCert`: only possession of the
+/// key is checked. A chain that does not verify results in a 401 from the authenticator, not in a TLS alert.
 #[derive(Debug)]
 struct RequestClientCert {
     hints: Vec<DistinguishedName>,

@@ -11,8 +11,9 @@ use std::sync::Arc;
 /// Extracts an object's selectable fields other than `metadata.name` and `metadata.namespace`.
 pub(crate) type SelectableFields = Arc<dyn Fn(&Value) -> Vec<(Str, Str)> + Send + Sync>;
 
-/// Converts an object written by another program (an etcd that other API servers share) to the storage version, and
-/// applies defaults. Returns true if the object was in another version; the error says why it cannot be served.
+/// Converts an object written by another program (an etcd that other API servers share) to the storage
+/// version, and applies defaults. Returns true if the object was in another version; the error says why it
+/// cannot be served.
 pub(crate) type ConvertStored = Arc<dyn Fn(&mut Value) -> Result<bool, Undecodable> + Send + Sync>;
 
 /// Per-resource hooks between the store and its objects.
@@ -22,7 +23,8 @@ pub struct ResourceHooks {
     pub transform: Option<Arc<dyn Transform>>,
     /// Storage metrics of the resource.
     pub metrics: Arc<StorageMetrics>,
-    /// Applied to objects as they are read from a store that other programs write to; `None` serves them as stored.
+    /// Applied to objects as they are read from a store that other programs write to; `None` serves them as
+    /// stored.
     pub convert: Option<ConvertStored>,
 }
 
@@ -39,9 +41,11 @@ impl Default for ResourceHooks {
 /// Identifies a resource within the store.
 #[derive(Clone)]
 pub struct ResourceConfig {
-    /// The full key prefix with its trailing slash: `/registry/configmaps/`. No prefix may be a prefix of another.
+    /// The full key prefix with its trailing slash: `/registry/configmaps/`. No prefix may be a prefix of
+    /// another.
     pub prefix: String,
-    /// Extracts the selectable fields. `None` if the resource has none: loading then needs no decoding for them.
+    /// Extracts the selectable fields. `None` if the resource has none: loading then needs no decoding for
+    /// them.
     pub fields: Option<SelectableFields>,
 }
 
@@ -120,8 +124,8 @@ impl From<Unavailable> for Error {
 
 /// A running store.
 pub trait Backend: Send + Sync + 'static {
-    /// Returns the store of a resource; repeated calls with one prefix return the same store. May be called at any
-    /// time.
+    /// Returns the store of a resource; repeated calls with one prefix return the same store. May be called
+    /// at any time.
     fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
         self.resource_with(config, ResourceHooks::default())
     }
@@ -129,8 +133,8 @@ pub trait Backend: Send + Sync + 'static {
     /// As [`resource`](Self::resource), with hooks for transformation, metrics and conversion.
     fn resource_with(&self, config: ResourceConfig, hooks: ResourceHooks) -> Arc<dyn Storage>;
 
-    /// Stops serving a resource: its watches end and its reads and writes are refused. The stored objects remain. May
-    /// block until writes in progress have finished.
+    /// Stops serving a resource: its watches end and its reads and writes are refused. The stored objects
+    /// remain. May block until writes in progress have finished.
     fn release(&self, prefix: &str);
 
     /// Reports whether the store works at all.

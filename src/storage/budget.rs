@@ -6,8 +6,9 @@
 //! | event history | the bounds of each ring; 16 MiB of all events that have outlived the window | rings shrink proportionally, down to their minimum number of events |
 //! | current objects | what is stored | cannot shrink: still served, and reported ([`Budget::is_over`]) |
 //!
-//! One [`Budget`] per gateway is shared by all backends. Each cache accounts for its memory through a [`Share`],
-//! which returns everything on drop. [`Budget::admit_watch`] bounds the number of watches and the frames they hold.
+//! One [`Budget`] per gateway is shared by all backends. Each cache accounts for its memory through a
+//! [`Share`], which returns everything on drop. [`Budget::admit_watch`] bounds the number of watches and the
+//! frames they hold.
 
 mod watches;
 
@@ -18,14 +19,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Bytes of cached encodings always allowed, so that a frame for many watchers is encoded only once even under memory
-/// pressure. Fits the largest object.
+/// Bytes of cached encodings always allowed, so that a frame for many watchers is encoded only once even
+/// under memory pressure. Fits the largest object.
 pub(crate) const FLOOR: usize = 4 << 20;
 /// Default limit for cached encodings, in bytes.
 pub(crate) const ENCODINGS: usize = 64 << 20;
 
-/// Bytes that the histories of all resources may use together regardless of the age of their events: what an idle
-/// gateway keeps for ever, however many resources it serves.
+/// Bytes that the histories of all resources may use together regardless of the age of their events: what an
+/// idle gateway keeps for ever, however many resources it serves.
 const AGED_HISTORY: usize = 16 << 20;
 /// Bytes that the history of each resource may use regardless of age, whatever the others use.
 const AGED_FLOOR: usize = 64 << 10;
@@ -134,7 +135,8 @@ impl Budget {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Logs when [`is_over`](Self::is_over) begins and ends. It ends 5% below the limit, so that it does not flap.
+    /// Logs when [`is_over`](Self::is_over) begins and ends. It ends 5% below the limit, so that it does not
+    /// flap.
     fn report_pressure(&self) {
         let objects = self.objects.load(Ordering::Relaxed);
         let was = self.is_over();
@@ -169,7 +171,8 @@ impl Budget {
         self.encodings.min(self.total.saturating_sub(others).max(FLOOR))
     }
 
-    /// Bytes that a ring using `own` bytes may keep beyond its minimum, so that all rings together fit the budget.
+    /// Bytes that a ring using `own` bytes may keep beyond its minimum, so that all rings together fit the
+    /// budget.
     fn ring_limit(&self, own: usize) -> usize {
         let available = self.total.saturating_sub(self.objects.load(Ordering::Relaxed));
         let all = self.history.load(Ordering::Relaxed);

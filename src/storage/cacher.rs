@@ -1,11 +1,12 @@
-//! The watch cache of one resource, as upstream's `pkg/storage/cacher`: an immutable snapshot for reads, a ring of
-//! events for watches and exact-revision reads, and the fan-out to watchers.
+//! The watch cache of one resource, as upstream's `pkg/storage/cacher`: an immutable snapshot for reads, a
+//! ring of events for watches and exact-revision reads, and the fan-out to watchers.
 //!
-//! [`Cacher`] does not depend on a backend. Its owner calls, in revision order and from one place, [`Cacher::apply`]
-//! (then [`Progress::set_applied`]) and [`Cacher::dispatch`] (then [`Progress::set_dispatched`]).
+//! [`Cacher`] does not depend on a backend. Its owner calls, in revision order and from one place,
+//! [`Cacher::apply`] (then [`Progress::set_applied`]) and [`Cacher::dispatch`] (then
+//! [`Progress::set_dispatched`]).
 //!
-//! Locking: reads of the current state take no lock. `history` is locked before `hub`; neither is held across an
-//! await.
+//! Locking: reads of the current state take no lock. `history` is locked before `hub`; neither is held across
+//! an await.
 
 mod backlog;
 pub(crate) mod counters;
@@ -192,7 +193,8 @@ impl Cacher {
             let before = hub.terminated;
             let (now, discarded_bytes) = (Instant::now(), self.discarded_bytes.load(Ordering::Relaxed));
             let sleepers = hub.dispatch(events, now, discarded_bytes);
-            // A sweep visits every watch, so it runs only after an eighth of the pinned limit has been discarded.
+            // A sweep visits every watch, so it runs only after an eighth of the pinned limit has been
+            // discarded.
             let bounds = self.share.watch_bounds();
             if discarded_bytes - self.swept.load(Ordering::Relaxed) > bounds.max_pinned_bytes as u64 / 8 {
                 self.swept.store(discarded_bytes, Ordering::Relaxed);
@@ -205,8 +207,8 @@ impl Cacher {
         hub::wake(sleepers);
     }
 
-    /// Trims expired history, drops the frames of old events, and sweeps stalled watches. Called periodically for idle resources, since
-    /// [`apply`](Self::apply) and [`dispatch`](Self::dispatch) do the same.
+    /// Trims expired history, drops the frames of old events, and sweeps stalled watches. Called periodically
+    /// for idle resources, since [`apply`](Self::apply) and [`dispatch`](Self::dispatch) do the same.
     pub fn trim(&self) {
         self.trim_at(Instant::now());
     }

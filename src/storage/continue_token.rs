@@ -1,4 +1,5 @@
-//! The wire form of continue tokens: unpadded base64url of `{"v":"meta.k8s.io/v1","rv":<int>,"start":"<key>"}`.
+//! The wire form of continue tokens: unpadded base64url of
+//! `{"v":"meta.k8s.io/v1","rv":<int>,"start":"<key>"}`.
 //!
 //! [`encode`] writes `start` relative to the list's prefix, with a leading slash, as upstream's cacher does
 //! (`pkg/storage/continue.go`). Tokens are opaque to clients but may have been issued by another server, so
@@ -22,8 +23,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Encodes a token for a client. `prefix` is the list's prefix below the resource's: empty or ending in a slash. A
-/// token without a revision is written with `rv` -1: continue at the latest state.
+/// Encodes a token for a client. `prefix` is the list's prefix below the resource's: empty or ending in a
+/// slash. A token without a revision is written with `rv` -1: continue at the latest state.
 pub fn encode(token: &ContinueToken, prefix: &str) -> String {
     let mut out = format!("{{\"v\":\"{VERSION}\",\"rv\":").into_bytes();
     json::encode_int(token.revision.map_or(-1, |r| r.0.cast_signed()), &mut out);
@@ -142,7 +143,8 @@ fn members(token: &Value) -> Result<(&str, i64, &str), InvalidToken> {
     Ok((string("v")?, revision, string("start")?))
 }
 
-/// True if `path.Clean` would leave `/<key>` unchanged. Upstream rejects other keys, which could leave the prefix.
+/// True if `path.Clean` would leave `/<key>` unchanged. Upstream rejects other keys, which could leave the
+/// prefix.
 fn is_clean(key: &str) -> bool {
     key.is_empty() || key.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }

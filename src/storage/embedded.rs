@@ -1,11 +1,12 @@
-//! The embedded storage engine: one SQLite file written by a single committer thread; reads are served from memory.
+//! The embedded storage engine: one SQLite file written by a single committer thread; reads are served from
+//! memory.
 //!
 //! ```text
 //! put/delete ─► bounded queue ─► committer: check ─► transaction ─► snapshots ─► revision ─► replies ─► watchers
 //! get/list/watch ─► cacher of the resource
 //! ```
-//! Entry points: [`Engine::open`], [`Engine::resource`], [`Engine::shutdown`]. The on-disk format is described in
-//! `docs/storage.md`.
+//! Entry points: [`Engine::open`], [`Engine::resource`], [`Engine::shutdown`]. The on-disk format is
+//! described in `docs/storage.md`.
 
 mod catalog;
 mod committer;
@@ -72,7 +73,8 @@ pub struct Options {
     pub max_bytes: Option<u64>,
     /// Interval between rounds of comparing all caches with the disk.
     pub compare_every: Duration,
-    /// Called by the committer's thread while it is idle after writes, such as to return free memory to the system.
+    /// Called by the committer's thread while it is idle after writes, such as to return free memory to the
+    /// system.
     pub on_idle: Option<fn()>,
     /// Fault injection, for tests.
     pub faults: Option<Arc<dyn faults::Faults>>,
@@ -189,14 +191,14 @@ impl Engine {
         }))
     }
 
-    /// Returns the store of a resource; repeated calls with one prefix return the same store. May be called at any
-    /// time. The first call parses the stored objects on the caller's thread.
+    /// Returns the store of a resource; repeated calls with one prefix return the same store. May be called
+    /// at any time. The first call parses the stored objects on the caller's thread.
     pub fn resource(&self, config: ResourceConfig) -> Arc<dyn Storage> {
         self.resource_with(config, ResourceHooks::default())
     }
 
-    /// As [`resource`](Self::resource), with hooks. `hooks.convert` is ignored: no other program writes to this
-    /// store.
+    /// As [`resource`](Self::resource), with hooks. `hooks.convert` is ignored: no other program writes to
+    /// this store.
     pub fn resource_with(&self, config: ResourceConfig, hooks: ResourceHooks) -> Arc<dyn Storage> {
         let ResourceHooks { transform, metrics, .. } = hooks;
         let resource = self.shared.catalog.lock().serve(&self.shared, &config, transform);
@@ -210,8 +212,9 @@ impl Engine {
         })
     }
 
-    /// Stops serving a resource: its watches end and its reads and writes are refused. The objects remain stored for
-    /// the next [`resource`](Self::resource) with this prefix. Blocks until queued writes have been committed.
+    /// Stops serving a resource: its watches end and its reads and writes are refused. The objects remain
+    /// stored for the next [`resource`](Self::resource) with this prefix. Blocks until queued writes have
+    /// been committed.
     pub fn release(&self, prefix: &str) {
         let resource = self.shared.catalog.lock().resources.get(prefix).cloned();
         let Some(resource) = resource else {
@@ -245,7 +248,8 @@ impl Engine {
         }
     }
 
-    /// Reports whether writes are accepted now; unlike [`health`](Self::health), false while the disk is full.
+    /// Reports whether writes are accepted now; unlike [`health`](Self::health), false while the disk is
+    /// full.
     ///
     /// # Errors
     /// The reason they are not; reads continue.
@@ -278,8 +282,8 @@ impl Engine {
         stats
     }
 
-    /// Commits queued writes, ends all watches, and closes the file. Reads of single objects and lists continue;
-    /// writes are refused. Blocks; idempotent.
+    /// Commits queued writes, ends all watches, and closes the file. Reads of single objects and lists
+    /// continue; writes are refused. Blocks; idempotent.
     pub fn shutdown(&self) {
         let mut thread = self.thread.lock();
         let Some(thread) = thread.take() else {

@@ -1,9 +1,10 @@
-//! Cache of alternative encodings of stored objects (protobuf, CBOR, watch frames, other API versions): computed on
-//! first use, shared by all readers, and bounded by a [`Budget`].
+//! Cache of alternative encodings of stored objects (protobuf, CBOR, watch frames, other API versions):
+//! computed on first use, shared by all readers, and bounded by a [`Budget`].
 //!
-//! Every [`Entry`] and [`Event`] has a [`CachedEncodings`], which allocates a slot when the first encoding is cached.
-//! The budget's [`EncodingCache`] tracks all non-empty slots and evicts with the clock (second-chance) algorithm:
-//! oldest first, skipping slots used since the previous pass. A slot dropped with its entry returns its bytes itself.
+//! Every [`Entry`] and [`Event`] has a [`CachedEncodings`], which allocates a slot when the first encoding is
+//! cached. The budget's [`EncodingCache`] tracks all non-empty slots and evicts with the clock
+//! (second-chance) algorithm: oldest first, skipping slots used since the previous pass. A slot dropped with
+//! its entry returns its bytes itself.
 
 use super::budget::Budget;
 use super::{Entry, Event, EventType};
@@ -35,7 +36,8 @@ enum CachedValue {
 
 impl CachedValue {
     fn weight(&self) -> usize {
-        /// Overhead of a cached value: its slot, its place in the slot and in the shelf, and reference counts.
+        /// Overhead of a cached value: its slot, its place in the slot and in the shelf, and reference
+        /// counts.
         const OVERHEAD: usize = size_of::<Slot>() + size_of::<(EncodingKey, CachedValue)>() + 64;
         OVERHEAD
             + match self {
@@ -73,8 +75,8 @@ pub(crate) struct EncodingCache {
 const ONE_TYPE: &str = "a form has one type";
 
 impl CachedEncodings {
-    /// Returns the cached bytes, or computes and caches them. Concurrent callers for the same entry block until the
-    /// first has finished. Without a budget nothing is cached.
+    /// Returns the cached bytes, or computes and caches them. Concurrent callers for the same entry block
+    /// until the first has finished. Without a budget nothing is cached.
     pub fn bytes(&self, budget: Option<&Arc<Budget>>, key: EncodingKey, compute: impl FnOnce() -> Bytes) -> Bytes {
         match self.get_or_compute(budget, key, || CachedValue::Bytes(compute())) {
             CachedValue::Bytes(bytes) => bytes,
@@ -219,8 +221,9 @@ impl EncodingCache {
         (read(&self.computed), read(&self.reused), read(&self.evicted))
     }
 
-    /// Removes dead slots, which their list of weak references keeps allocated. After a burst these are tens of thousands of
-    /// small blocks, scattered over pages of memory that could be returned to the system otherwise.
+    /// Removes dead slots, which their list of weak references keeps allocated. After a burst these are tens
+    /// of thousands of small blocks, scattered over pages of memory that could be returned to the system
+    /// otherwise.
     pub(super) fn purge(&self) {
         let mut slots = self.slots.lock();
         if slots.len() > self.live_slots.load(Ordering::Relaxed) + 64 {

@@ -1,13 +1,13 @@
-//! Encryption at rest, configured by `--encryption-provider-config`. File format, value formats and prefixes are
-//! those of kube-apiserver v1.36, so that either can read what the other has written. Works with any backend, as a
-//! [`Transform`].
+//! Encryption at rest, configured by `--encryption-provider-config`. File format, value formats and prefixes
+//! are those of kube-apiserver v1.36, so that either can read what the other has written. Works with any
+//! backend, as a [`Transform`].
 //!
-//! The first provider of a resource encrypts. Reads try, in order, every provider whose prefix the value has. A value
-//! written by another provider or key than the first is stale: the next update rewrites it, even if the object is
-//! unchanged.
+//! The first provider of a resource encrypts. Reads try, in order, every provider whose prefix the value has.
+//! A value written by another provider or key than the first is stale: the next update rewrites it, even if
+//! the object is unchanged.
 //!
-//! Entry points: [`Encryption::load`], [`Encryption::transform`], [`Encryption::reload`]. The file is parsed in
-//! `config`; `aes`, `secretbox` and `kms` are the providers.
+//! Entry points: [`Encryption::load`], [`Encryption::transform`], [`Encryption::reload`]. The file is parsed
+//! in `config`; `aes`, `secretbox` and `kms` are the providers.
 
 mod aes;
 mod config;
@@ -38,8 +38,8 @@ use kms_plugin::{Intervals, Plugin};
 trait Provider: Send + Sync + 'static {
     /// Prefix of its values; empty for the identity provider.
     fn prefix(&self) -> &str;
-    /// Decrypts the part after the prefix. True if it was not written with the key that [`seal`](Self::seal) would
-    /// use.
+    /// Decrypts the part after the prefix. True if it was not written with the key that [`seal`](Self::seal)
+    /// would use.
     fn open(&self, key: &str, value: &[u8]) -> Result<(Bytes, bool), TransformError>;
     /// Encrypts an object; the result follows the prefix.
     fn seal(&self, key: &str, object: &[u8]) -> Result<Vec<u8>, TransformError>;
@@ -65,8 +65,8 @@ pub struct Encryption {
 }
 
 impl Encryption {
-    /// Loads the file. Blocks until every KMS plugin has answered once or timed out. An unavailable plugin is not an
-    /// error at this point; see [`health`](Self::health).
+    /// Loads the file. Blocks until every KMS plugin has answered once or timed out. An unavailable plugin is
+    /// not an error at this point; see [`health`](Self::health).
     ///
     /// # Errors
     /// One line that names the file and, if known, the line number.
@@ -129,8 +129,8 @@ impl Encryption {
         opened.map(|o| o.bytes).ok_or(TransformError::UnknownProvider)
     }
 
-    /// Reloads the file if it has changed. The new configuration replaces the old one only if it is valid and its
-    /// plugins are healthy. Blocks. Returns true if it was replaced.
+    /// Reloads the file if it has changed. The new configuration replaces the old one only if it is valid and
+    /// its plugins are healthy. Blocks. Returns true if it was replaced.
     ///
     /// # Errors
     /// Why the new configuration was rejected; the old one stays in use.

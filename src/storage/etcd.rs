@@ -1,12 +1,13 @@
-//! The etcd v3 backend, for several gateways on one cluster. Keys and values are those of kube-apiserver v1.36, so
-//! that either can serve what the other has written. Each resource has one watch, which feeds the same cache that the
-//! embedded engine uses.
+//! The etcd v3 backend, for several gateways on one cluster. Keys and values are those of kube-apiserver
+//! v1.36, so that either can serve what the other has written. Each resource has one watch, which feeds the
+//! same cache that the embedded engine uses.
 //!
 //! ```text
 //! put/delete ─► transaction comparing the revision ─► durable ─► own cache caught up ─► reply
 //! get/list/watch ─► handle: cache or etcd        feed: pages, then one watch ─► cacher of the resource
 //! ```
-//! Entry points: [`Cluster::connect`], [`Backend::resource_with`]. `handle.rs` decides which reads go to etcd.
+//! Entry points: [`Cluster::connect`], [`Backend::resource_with`]. `handle.rs` decides which reads go to
+//! etcd.
 
 mod client;
 mod connect;
@@ -198,8 +199,8 @@ impl Cluster {
         });
     }
 
-    /// Returns the store of a resource; repeated calls with one prefix return the same store. Its objects are loaded
-    /// in the background.
+    /// Returns the store of a resource; repeated calls with one prefix return the same store. Its objects are
+    /// loaded in the background.
     fn serve(&self, config: ResourceConfig, hooks: ResourceHooks) -> Arc<dyn Storage> {
         let prefix = match config.prefix.strip_prefix(ROOT) {
             Some(rest) => format!("{}{rest}", self.prefix),

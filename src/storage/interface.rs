@@ -38,7 +38,8 @@ pub enum VersionMatch {
 /// The position at which a paged list continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinueToken {
-    /// The revision all pages share; `None` continues at the latest state, after an expired token was renewed.
+    /// The revision all pages share; `None` continues at the latest state, after an expired token was
+    /// renewed.
     pub revision: Option<Revision>,
     /// First key (below the resource's prefix) of the next page, inclusive.
     pub start: String,
@@ -49,8 +50,8 @@ pub trait Select: Send + Sync {
     /// True if the entry is selected.
     fn matches(&self, entry: &Entry) -> bool;
 
-    /// If every selected entry must have one particular value of the selectable field, returns that value, so that an
-    /// index lookup can replace the scan.
+    /// If every selected entry must have one particular value of the selectable field, returns that value, so
+    /// that an index lookup can replace the scan.
     fn requires(&self, field: &str) -> Option<&str> {
         let _ = field;
         None
@@ -181,8 +182,8 @@ pub enum WatchItem {
     Failed(Error),
 }
 
-/// A running watch; dropping it ends it. [`next`](Watch::next) returns `None` once the store has ended the watch,
-/// because the reader was too slow or the store shuts down.
+/// A running watch; dropping it ends it. [`next`](Watch::next) returns `None` once the store has ended the
+/// watch, because the reader was too slow or the store shuts down.
 #[async_trait]
 pub trait Watch: Send {
     /// Polls for the next item.
@@ -196,7 +197,8 @@ pub trait Watch: Send {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// Returns an item that is already available, so that the caller can coalesce several into one socket write.
+    /// Returns an item that is already available, so that the caller can coalesce several into one socket
+    /// write.
     fn try_next(&mut self) -> Option<WatchItem>;
 }
 
@@ -225,8 +227,8 @@ pub enum Error {
     },
     /// Not yet, or no longer, serving; retry after this many seconds (429).
     NotReady(u32),
-    /// Not serving because stored data could not be loaded, for the given reason; retry after this many seconds
-    /// (429).
+    /// Not serving because stored data could not be loaded, for the given reason; retry after this many
+    /// seconds (429).
     LoadFailed(u32, String),
     /// The object exceeds the store's size limit; the message for the client.
     TooLarge(String),
@@ -311,8 +313,8 @@ impl Event {
         }
     }
 
-    /// The object to send with an event of this type. If the object stopped matching, that is the previous state with
-    /// the revision of the change, as upstream's cacher sends.
+    /// The object to send with an event of this type. If the object stopped matching, that is the previous
+    /// state with the revision of the change, as upstream's cacher sends.
     pub fn object(&self, t: EventType) -> Arc<Entry> {
         match (t, self.deleted, &self.previous) {
             (EventType::Deleted, false, Some(prev)) => Arc::new(prev.at_revision(self.entry.revision)),
@@ -321,11 +323,11 @@ impl Event {
     }
 }
 
-/// The store of one resource, created by a [`Backend`](super::Backend). All resources of a backend share one sequence
-/// of revisions.
+/// The store of one resource, created by a [`Backend`](super::Backend). All resources of a backend share one
+/// sequence of revisions.
 ///
-/// A read with [`MinRevision::Latest`] sees every write acknowledged before it started. A watch delivers events in
-/// revision order without gaps; a reader that cannot keep up has its watch ended instead.
+/// A read with [`MinRevision::Latest`] sees every write acknowledged before it started. A watch delivers
+/// events in revision order without gaps; a reader that cannot keep up has its watch ended instead.
 #[async_trait]
 pub trait Storage: Send + Sync + 'static {
     /// Returns the object at `key`.
@@ -346,8 +348,8 @@ pub trait Storage: Send + Sync + 'static {
     /// [`Error::TooNew`], [`Error::Compacted`], [`Error::NotReady`].
     async fn watch(&self, options: WatchOptions) -> Result<Box<dyn Watch>, Error>;
 
-    /// Stores `draft` at `key` and returns once the write is durable. With `ttl_seconds` the object expires after
-    /// that time.
+    /// Stores `draft` at `key` and returns once the write is durable. With `ttl_seconds` the object expires
+    /// after that time.
     ///
     /// # Errors
     /// [`Error::Conflict`] if the precondition does not hold; [`Error::Failed`].
@@ -374,14 +376,14 @@ pub trait Storage: Send + Sync + 'static {
     /// The newest committed revision of the backend.
     fn revision(&self) -> Revision;
 
-    /// Revision of the newest change to this resource that this process has seen. A watcher that has reached it has
-    /// seen every change acknowledged here. 0 if the backend does not track it.
+    /// Revision of the newest change to this resource that this process has seen. A watcher that has reached
+    /// it has seen every change acknowledged here. 0 if the backend does not track it.
     fn last_change(&self) -> Revision {
         Revision::default()
     }
 
-    /// Returns the revision of the object at `key` without waiting, from a state that includes every change this
-    /// process has acknowledged. `None` if there is no such object or the cache lags behind.
+    /// Returns the revision of the object at `key` without waiting, from a state that includes every change
+    /// this process has acknowledged. `None` if there is no such object or the cache lags behind.
     fn peek_revision(&self, _key: &str) -> Option<Revision> {
         None
     }
@@ -389,13 +391,14 @@ pub trait Storage: Send + Sync + 'static {
     /// Number of objects.
     fn count(&self) -> usize;
 
-    /// Size in bytes of the object at `key`, without waiting; 0 if it is absent or its size is unknown. Used to
-    /// estimate request cost.
+    /// Size in bytes of the object at `key`, without waiting; 0 if it is absent or its size is unknown. Used
+    /// to estimate request cost.
     fn peek_size(&self, _key: &str) -> usize {
         0
     }
 
-    /// Memory of the objects in bytes, without scanning them; 0 if it is not known. Used to estimate request cost.
+    /// Memory of the objects in bytes, without scanning them; 0 if it is not known. Used to estimate request
+    /// cost.
     fn resident_bytes(&self) -> u64 {
         0
     }

@@ -1,19 +1,21 @@
 //! Bytes of large objects, each in memory pages of its own.
 //!
-//! A CustomResourceDefinition is written three times within milliseconds: created, names accepted, established. From the
-//! allocator, the three encodings would lie side by side, and when the watch history drops the first two, their
-//! neighbour keeps the allocator's page resident: a definition would cost three times its size. Pages of its own go back to
-//! the system when the last reference is dropped, and waste less than the allocator's size classes.
+//! A CustomResourceDefinition is written three times within milliseconds: created, names accepted,
+//! established. From the allocator, the three encodings would lie side by side, and when the watch history
+//! drops the first two, their neighbour keeps the allocator's page resident: a definition would cost three
+//! times its size. Pages of its own go back to the system when the last reference is dropped, and waste less
+//! than the allocator's size classes.
 
 use bytes::Bytes;
 use memmap2::MmapMut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Size in bytes from which an encoding has pages of its own: the last page, half full on average, is then a sixteenth of
-/// it at most.
+/// Size in bytes from which an encoding has pages of its own: the last page, half full on average, is then a
+/// sixteenth of it at most.
 const LARGE: usize = 32 << 10;
 
-/// Mappings at most. The kernel allows a process 65,530 (`vm.max_map_count`), which threads and the allocator need as well.
+/// Mappings at most. The kernel allows a process 65,530 (`vm.max_map_count`), which threads and the allocator
+/// need as well.
 const MOST: usize = 16_384;
 
 /// Mappings of this process, which is what the kernel's limit counts.

@@ -11,12 +11,13 @@ use std::sync::Arc;
 pub struct Opened {
     /// The object's plain bytes.
     pub bytes: Bytes,
-    /// True if writing the object now would produce other bytes, because another key or provider is configured.
+    /// True if writing the object now would produce other bytes, because another key or provider is
+    /// configured.
     pub stale: bool,
 }
 
-/// Why a value cannot be converted. The text follows `Internal error occurred: ` in the response; it is upstream's where
-/// upstream has one.
+/// Why a value cannot be converted. The text follows `Internal error occurred: ` in the response; it is
+/// upstream's where upstream has one.
 #[derive(Debug, thiserror::Error)]
 pub enum TransformError {
     /// The value is encrypted and no encryption is configured.

@@ -3,9 +3,9 @@
 /// The members whose place in Go's `ObjectMeta` is before the resourceVersion.
 const BEFORE: [&[u8]; 5] = [b"name", b"generateName", b"namespace", b"selfLink", b"uid"];
 
-/// Finds the offset at which the resourceVersion belongs from the members of an encoded `metadata`, in their order: for
-/// built-in kinds behind the members that precede it in Go's struct; in sorted metadata, as custom resources have it, at its
-/// sorted place.
+/// Finds the offset at which the resourceVersion belongs from the members of an encoded `metadata`, in their
+/// order: for built-in kinds behind the members that precede it in Go's struct; in sorted metadata, as custom
+/// resources have it, at its sorted place.
 ///
 /// The bytes alone decide, so that a loaded object is the same as the one that was written.
 #[derive(Default)]

@@ -11,7 +11,8 @@ pub(crate) struct Backoff {
     pub max: Duration,
     /// Growth of the delay with each failure.
     pub factor: f64,
-    /// Maximum part of a delay that [`Delays`] adds at random, so that clients that failed together do not retry together.
+    /// Maximum part of a delay that [`Delays`] adds at random, so that clients that failed together do not
+    /// retry together.
     pub jitter: f64,
 }
 
@@ -19,8 +20,8 @@ impl Backoff {
     /// client-go's default for controllers: 5 ms to 1000 s.
     pub(crate) const CONTROLLER: Self = Self::doubling(Duration::from_millis(5), Duration::from_secs(1000));
 
-    /// Upstream's default for webhooks (`util/webhook.DefaultRetryBackoffWithInitialDelay`). Its limit is the number of
-    /// attempts, not the delay.
+    /// Upstream's default for webhooks (`util/webhook.DefaultRetryBackoffWithInitialDelay`). Its limit is the
+    /// number of attempts, not the delay.
     pub(crate) const WEBHOOK: Self = Self {
         base: Duration::from_millis(500),
         max: Duration::MAX,

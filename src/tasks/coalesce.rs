@@ -1,9 +1,10 @@
 //! Write coalescing for a connection: writes of one scheduling round are collected and written together.
 //!
-//! A connection on which many tasks respond would be woken by the first of them and write its few bytes alone: one
-//! TLS record and one system call per response, although more responses are ready a moment later. Here writes go to a
-//! buffer. After its poll the connection's task yields once, so that other ready tasks can add their bytes, and then
-//! writes everything. An idle server pays for one empty poll, well under a microsecond; no byte waits for a timer.
+//! A connection on which many tasks respond would be woken by the first of them and write its few bytes
+//! alone: one TLS record and one system call per response, although more responses are ready a moment later.
+//! Here writes go to a buffer. After its poll the connection's task yields once, so that other ready tasks
+//! can add their bytes, and then writes everything. An idle server pays for one empty poll, well under a
+//! microsecond; no byte waits for a timer.
 //!
 //! Entry point: [`coalesce`], which returns the stream and the handle that flushes it.
 
@@ -23,8 +24,8 @@ const MAX_BUFFERED_WRITE: usize = 8 << 10;
 /// Buffer capacity that an idle connection retains.
 const RETAINED_CAPACITY: usize = 4 << 10;
 
-/// A stream whose writes are coalesced. Its owner must call [`FlushHandle::after`] after each poll of the task that
-/// writes.
+/// A stream whose writes are coalesced. Its owner must call [`FlushHandle::after`] after each poll of the
+/// task that writes.
 #[derive(Debug)]
 pub(crate) struct CoalescingStream<S>(Arc<Mutex<Shared<S>>>);
 
@@ -65,8 +66,8 @@ pub(crate) fn coalesce<S>(inner: S) -> (CoalescingStream<S>, FlushHandle<S>) {
 // === impl Turns ===
 
 impl<S: AsyncWrite + Unpin> FlushHandle<S> {
-    /// Called after a pending poll of the writer. Yields once if there is something to write, and writes at the next
-    /// call. `cx` is the task's; `writer` is woken when a blocked stream accepts bytes again.
+    /// Called after a pending poll of the writer. Yields once if there is something to write, and writes at
+    /// the next call. `cx` is the task's; `writer` is woken when a blocked stream accepts bytes again.
     fn end(&self, cx: &Context<'_>, writer: &Waker) {
         let mut s = self.0.lock();
         if !s.has_bytes() && !s.unflushed {
@@ -82,8 +83,9 @@ impl<S: AsyncWrite + Unpin> FlushHandle<S> {
         s.deliver(&mut Context::from_waker(writer));
     }
 
-    /// Processes the outcome of a poll: after the last one, writes what can be written. `writer` is the waker of the
-    /// writing future; it differs from the task's if the task polls its parts with wakers of their own.
+    /// Processes the outcome of a poll: after the last one, writes what can be written. `writer` is the waker
+    /// of the writing future; it differs from the task's if the task polls its parts with wakers of their
+    /// own.
     pub(crate) fn after<T>(&self, polled: Poll<T>, cx: &Context<'_>, writer: &Waker) -> Poll<T> {
         match polled {
             Poll::Ready(_) => self.0.lock().deliver(&mut Context::from_waker(writer)),
@@ -205,8 +207,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescingStream<S> {
         true
     }
 
-    /// Ready as soon as the bytes are buffered; they are written after the poll. Waits only if the stream is blocked,
-    /// so that backpressure reaches the writer.
+    /// Ready as soon as the bytes are buffered; they are written after the poll. Waits only if the stream is
+    /// blocked, so that backpressure reaches the writer.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut s = self.0.lock();
         if let Some(error) = s.error.take() {

@@ -1,15 +1,17 @@
 //! The compute pool: threads for CPU-bound work that would block a reactor.
 //!
-//! Reactor threads do I/O. Decoding, validation, patches, tables and other work that may take longer than a few
-//! hundred microseconds runs here, on threads of lower priority that reactor threads preempt. A job is a future: it
-//! may await storage, and occupies a thread only while it is polled.
+//! Reactor threads do I/O. Decoding, validation, patches, tables and other work that may take longer than a
+//! few hundred microseconds runs here, on threads of lower priority that reactor threads preempt. A job is a
+//! future: it may await storage, and occupies a thread only while it is polled.
 //!
-//! The pool shares CPU time fairly between flows ([`Flow`]: one per caller), limits the number of jobs per flow and
-//! in total, and starts no more big jobs than fit its memory limit (`queue`). A job is stopped at its next
-//! [checkpoint](crate::interrupt) if its caller has gone or one poll exceeds [`Config::longest_poll`].
+//! The pool shares CPU time fairly between flows ([`Flow`]: one per caller), limits the number of jobs per
+//! flow and in total, and starts no more big jobs than fit its memory limit (`queue`). A job is stopped at
+//! its next [checkpoint](crate::interrupt) if its caller has gone or one poll exceeds
+//! [`Config::longest_poll`].
 //!
-//! Entry points: [`offload`] and [`ComputePool::run`] for work that ends with its caller, [`ComputePool::spawn`] for
-//! work that must finish once started, [`ComputePool::reservation`] for memory occupied before the work starts.
+//! Entry points: [`offload`] and [`ComputePool::run`] for work that ends with its caller,
+//! [`ComputePool::spawn`] for work that must finish once started, [`ComputePool::reservation`] for memory
+//! occupied before the work starts.
 
 mod bodies;
 mod current;
@@ -60,8 +62,9 @@ pub(crate) struct Config {
     pub body_bytes_per_flow: usize,
     /// Maximum CPU time of one poll. When it is exceeded, the job is stopped at its next checkpoint.
     pub longest_poll: Duration,
-    /// Called by a thread of the pool that has had nothing to do for a second after its last job. `main` returns the
-    /// allocator's free memory to the system there: the allocator itself does so only on later allocations.
+    /// Called by a thread of the pool that has had nothing to do for a second after its last job. `main`
+    /// returns the allocator's free memory to the system there: the allocator itself does so only on later
+    /// allocations.
     pub on_idle: Option<fn()>,
 }
 
@@ -100,7 +103,8 @@ pub(crate) enum Error {
     Interrupted,
 }
 
-/// A pool of threads for computations. Clones refer to the same pool; its threads end when the last clone is dropped.
+/// A pool of threads for computations. Clones refer to the same pool; its threads end when the last clone is
+/// dropped.
 #[derive(Clone)]
 pub(crate) struct ComputePool(Arc<Handle>);
 
@@ -202,8 +206,8 @@ impl ComputePool {
     /// Propagates a panic of `work`.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropping the future stops `work`. It is not polled again, and a running poll ends at its next
-    /// checkpoint.
+    /// Not cancel safe: dropping the future stops `work`. It is not polled again, and a running poll ends at
+    /// its next checkpoint.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         flow: Flow,
@@ -304,7 +308,8 @@ impl ComputePool {
             let _leave = leave;
             work.await
         };
-        // A weak reference: the queue holds tasks, whose schedule function would otherwise keep the pool alive.
+        // A weak reference: the queue holds tasks, whose schedule function would otherwise keep the pool
+        // alive.
         let queue = Arc::downgrade(shared);
         let schedule = move |runnable: Runnable<Arc<Job>>| {
             if let Some(shared) = queue.upgrade() {

@@ -47,13 +47,14 @@ impl TaskGroup {
         &self.0.stop
     }
 
-    /// Starts a task, which should end soon after [`Self::stop_signal`] fires. Returns false, without starting it,
-    /// after the group was shut down.
+    /// Starts a task, which should end soon after [`Self::stop_signal`] fires. Returns false, without
+    /// starting it, after the group was shut down.
     pub fn spawn(&self, name: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) -> bool {
         self.start(name.into(), task.boxed())
     }
 
-    /// Boxed, because tokio's task code is instantiated per future type: one type keeps the binary and builds small.
+    /// Boxed, because tokio's task code is instantiated per future type: one type keeps the binary and builds
+    /// small.
     fn start(&self, name: String, task: BoxFuture<'static, ()>) -> bool {
         let mut tasks = self.lock();
         // Checked under the lock, because `shutdown` fires the signal before it takes the set.
@@ -104,7 +105,8 @@ impl TaskGroup {
         self.len() == 0
     }
 
-    /// Stops all tasks and waits for them. Tasks still running at `deadline` are aborted and named in the error.
+    /// Stops all tasks and waits for them. Tasks still running at `deadline` are aborted and named in the
+    /// error.
     ///
     /// # Errors
     /// [`Stragglers`] if tasks had to be aborted.

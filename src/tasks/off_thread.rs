@@ -2,11 +2,12 @@
 
 use super::compute;
 
-/// Runs `work` off the reactor: on the caller's compute pool where a request is being served (in place where that is a job
-/// of the pool already), and on a blocking thread for the server's own tasks. `memory` is an estimate, in bytes, of what
-/// `work` allocates; the pool counts it against the caller.
+/// Runs `work` off the reactor: on the caller's compute pool where a request is being served (in place where
+/// that is a job of the pool already), and on a blocking thread for the server's own tasks. `memory` is an
+/// estimate, in bytes, of what `work` allocates; the pool counts it against the caller.
 ///
-/// Returns `None` where the work was not finished: the pool is full, the work took too long, or the process is ending.
+/// Returns `None` where the work was not finished: the pool is full, the work took too long, or the process
+/// is ending.
 ///
 /// # Panics
 /// A panic of `work` is resumed in the caller.

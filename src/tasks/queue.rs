@@ -1,7 +1,8 @@
 //! [`WorkQueue`]: the work queue of controllers, after client-go's `util/workqueue`. An item is queued at most once,
 //! is never processed twice concurrently, and is retried with backoff when it fails.
 //!
-//! The length is bounded by the number of distinct items, which is the number of objects the controller watches.
+//! The length is bounded by the number of distinct items, which is the number of objects the controller
+//! watches.
 
 use super::{Backoff, shrink};
 use crate::sync::{Mutex, MutexGuard};
@@ -59,7 +60,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }))
     }
 
-    /// Adds an item, unless it is queued already. If it is being processed, it is queued again by [`Self::done`].
+    /// Adds an item, unless it is queued already. If it is being processed, it is queued again by
+    /// [`Self::done`].
     pub(crate) fn add(&self, item: T) {
         self.lock().add(&self.0.metrics, item);
         self.0.changed.notify_one();
@@ -94,8 +96,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.add_failed(item, |failures| self.0.backoff.delay(failures));
     }
 
-    /// Adds a failed item after the delay for its earlier failures. [`Self::process`] forgets them when the item's work
-    /// succeeds without adding it again this way.
+    /// Adds a failed item after the delay for its earlier failures. [`Self::process`] forgets them when the
+    /// item's work succeeds without adding it again this way.
     pub(crate) fn add_failed(&self, item: T, delay: impl FnOnce(u32) -> Duration) {
         let failures = {
             let mut s = self.lock();
@@ -113,8 +115,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.lock().failures.remove(item);
     }
 
-    /// Forgets an item whose object was deleted: its failures, and when it was to be processed again. One that is ready is
-    /// still processed.
+    /// Forgets an item whose object was deleted: its failures, and when it was to be processed again. One
+    /// that is ready is still processed.
     pub(crate) fn remove(&self, item: &T) {
         self.lock().remove(item);
     }
@@ -124,8 +126,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.lock().failures.get(item).copied().unwrap_or(0)
     }
 
-    /// Waits for the next item; `None` once the queue was shut down and is empty. Each item must be returned with
-    /// [`Self::done`].
+    /// Waits for the next item; `None` once the queue was shut down and is empty. Each item must be returned
+    /// with [`Self::done`].
     ///
     /// # Cancel safety
     /// Cancel safe: an item is taken only in the poll that returns it.
@@ -176,7 +178,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// Processes items until the queue is shut down. An item whose `work` fails is logged and retried with backoff.
+    /// Processes items until the queue is shut down. An item whose `work` fails is logged and retried with
+    /// backoff.
     ///
     /// # Cancel safety
     /// Cancel safe as far as `work` is: the item in progress is lost.
@@ -215,7 +218,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.len() == 0
     }
 
-    /// Refuses new items and drops delayed ones. [`Self::next`] returns the items that are ready, then `None`.
+    /// Refuses new items and drops delayed ones. [`Self::next`] returns the items that are ready, then
+    /// `None`.
     pub(crate) fn shut_down(&self) {
         let mut s = self.lock();
         s.closed = true;

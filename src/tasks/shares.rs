@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A caller's maximum, as a multiple of the free places.
 const MAX_SHARE_OF_FREE: usize = 3;
 
-/// The places that each caller has. A caller may have three times as many as are free: a single caller leaves a quarter
-/// of the places free, two leave a seventh.
+/// The places that each caller has. A caller may have three times as many as are free: a single caller leaves
+/// a quarter of the places free, two leave a seventh.
 pub(crate) struct Shares {
     keys: RandomState,
-    /// By hash of the caller. Callers whose hashes collide have one caller's share. Fixed, so that callers cannot make
-    /// the table grow.
+    /// By hash of the caller. Callers whose hashes collide have one caller's share. Fixed, so that callers
+    /// cannot make the table grow.
     callers: Box<[AtomicUsize]>,
 }
 

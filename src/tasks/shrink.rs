@@ -6,8 +6,8 @@ use std::hash::{BuildHasher, Hash};
 /// Capacity below which a map is left alone.
 const SMALL: usize = 128;
 
-/// Reduces the capacity of a map that is mostly empty. To be called after removals; takes constant time on average, since
-/// a quarter of the capacity must be removed between two reductions.
+/// Reduces the capacity of a map that is mostly empty. To be called after removals; takes constant time on
+/// average, since a quarter of the capacity must be removed between two reductions.
 pub(crate) fn shrink<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     if map.capacity() > SMALL && map.len() < map.capacity() / 4 {
         map.shrink_to(map.len() * 2);

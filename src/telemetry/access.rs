@@ -21,8 +21,8 @@ const MINUTE: f64 = 60.0;
 const HOUR: f64 = 60.0 * MINUTE;
 const DAY: f64 = 24.0 * HOUR;
 
-/// `apiserver_client_certificate_expiration_seconds`: remaining lifetime of the certificate presented with a request,
-/// whether trusted or not.
+/// `apiserver_client_certificate_expiration_seconds`: remaining lifetime of the certificate presented with a
+/// request, whether trusted or not.
 #[derive(Clone, Debug)]
 pub struct ClientCertificateMetrics(Histogram);
 

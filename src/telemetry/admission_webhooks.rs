@@ -80,7 +80,8 @@ impl AdmissionWebhookMetrics {
         }
     }
 
-    /// Records a call. `code` is that of the outcome: 200 if the webhook admits the write, 0 for internal errors.
+    /// Records a call. `code` is that of the outcome: 200 if the webhook admits the write, 0 for internal
+    /// errors.
     pub(crate) fn called(&self, of: WebhookLabels<'_>, took: Duration, code: u16, rejected: bool) {
         let rejected = if rejected { "true" } else { "false" };
         let code = code.min(MAX_CODE).to_string();

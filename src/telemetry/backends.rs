@@ -9,7 +9,8 @@ use crate::sync::Mutex;
 
 /// Aggregated documents, requests to backends, and connections to their addresses.
 pub struct BackendMetrics {
-    /// `aggregator_discovery_aggregation_count_total`: number of times the aggregated discovery document was built.
+    /// `aggregator_discovery_aggregation_count_total`: number of times the aggregated discovery document was
+    /// built.
     pub aggregations: IntCounter,
     openapi_v2_regenerations: IntCounterVec,
     openapi_v2_regeneration_seconds: GaugeVec,

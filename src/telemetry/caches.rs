@@ -1,5 +1,5 @@
-//! Metrics of the watch caches: upstream's of v1.36, and `torana_` families for memory and the shared budget. The
-//! caches count themselves; [`Caches::set`] copies their counters at a scrape.
+//! Metrics of the watch caches: upstream's of v1.36, and `torana_` families for memory and the shared budget.
+//! The caches count themselves; [`Caches::set`] copies their counters at a scrape.
 
 mod waits;
 

@@ -1,5 +1,5 @@
-//! Metrics of requests that this gateway makes itself: webhooks, probes, and discovery and OpenAPI of backends.
-//! Proxied requests are not included.
+//! Metrics of requests that this gateway makes itself: webhooks, probes, and discovery and OpenAPI of
+//! backends. Proxied requests are not included.
 
 use super::counters;
 use prometheus::{IntCounterVec, Registry};

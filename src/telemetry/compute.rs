@@ -1,4 +1,5 @@
-//! Metrics of the compute pool, of request body memory, and of reactor stalls. They have no counterpart upstream.
+//! Metrics of the compute pool, of request body memory, and of reactor stalls. They have no counterpart
+//! upstream.
 
 use super::{counter, counters, histograms, int_gauges};
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, Registry};

@@ -7,8 +7,8 @@ use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, Metr
 use prometheus::{HistogramVec, Registry};
 use std::collections::BTreeMap;
 
-/// Maps the labels of a source series to those of the derived one; `None` drops the series. Series mapped to equal
-/// labels are summed.
+/// Maps the labels of a source series to those of the derived one; `None` drops the series. Series mapped to
+/// equal labels are summed.
 type Relabel = fn(&[LabelPair]) -> Option<Vec<LabelPair>>;
 
 /// A histogram family derived from others. Its buckets must be a subset of each source's.

@@ -31,8 +31,8 @@ impl Objects {
         }
     }
 
-    /// Sets the metrics of a resource. `found`: number of objects and their bytes; `None` if they are currently
-    /// unknown.
+    /// Sets the metrics of a resource. `found`: number of objects and their bytes; `None` if they are
+    /// currently unknown.
     pub(crate) fn set(&self, [group, resource]: [&str; 2], found: Option<(usize, u64)>) {
         let (count, bytes) = found.map_or((-1, -1), |(count, bytes)| (count as i64, bytes as i64));
         let name = match group {

@@ -129,7 +129,8 @@ impl Collector for Process {
     }
 }
 
-/// Fields of `/proc/self/stat` after the command name. Index 0 is the state, which is not a number and parses as 0.
+/// Fields of `/proc/self/stat` after the command name. Index 0 is the state, which is not a number and parses
+/// as 0.
 fn stat() -> Option<Vec<f64>> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = text.rsplit_once(')')?;

@@ -1,9 +1,11 @@
 //! How long the parts of one request took: [`RequestParts`]. The audit log writes them as the annotations
-//! `apiserver.latency.k8s.io/*` of slow requests (upstream: `apiserver/pkg/endpoints/request/webhook_duration.go`).
+//! `apiserver.latency.k8s.io/*` of slow requests (upstream:
+//! `apiserver/pkg/endpoints/request/webhook_duration.go`).
 //!
-//! Filters and admission record through the request's audit trail. Code that does not have it, such as a store or an
-//! encoder, calls [`record`] or [`timing`], which find the parts of the request whose future is being polled
-//! ([`measured`]). For a request that is not audited they read a thread-local variable and no clock.
+//! Filters and admission record through the request's audit trail. Code that does not have it, such as a
+//! store or an encoder, calls [`record`] or [`timing`], which find the parts of the request whose future is
+//! being polled ([`measured`]). For a request that is not audited they read a thread-local variable and no
+//! clock.
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;

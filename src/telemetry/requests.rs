@@ -1,6 +1,7 @@
-//! Metrics of the request path ([`RequestMetrics`]). A request finds its series with one hash over borrowed labels in
-//! a snapshot; only a new combination of labels takes a lock. Names that are not served are counted as `other`
-//! (`known`), so that the number of series is bounded by what is served and not by the names clients invent.
+//! Metrics of the request path ([`RequestMetrics`]). A request finds its series with one hash over borrowed
+//! labels in a snapshot; only a new combination of labels takes a lock. Names that are not served are counted
+//! as `other` (`known`), so that the number of series is bounded by what is served and not by the names
+//! clients invent.
 
 mod known;
 
@@ -50,7 +51,8 @@ const MAX_SERIES: usize = 256;
 /// Labels of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Labels<'a> {
-    /// `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`, `DELETECOLLECTION`, `CONNECT`, `other`.
+    /// `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`, `DELETECOLLECTION`, `CONNECT`,
+    /// `other`.
     pub verb: &'static str,
     /// `All` for dry runs, else empty.
     pub dry_run: &'static str,
@@ -96,8 +98,8 @@ pub struct Series {
     pub size: Option<Histogram>,
 }
 
-/// `apiserver_request_post_timeout_total`: writes that finished after their request had timed out or its client had
-/// disconnected.
+/// `apiserver_request_post_timeout_total`: writes that finished after their request had timed out or its
+/// client had disconnected.
 #[derive(Clone)]
 pub struct LateResults {
     ok: IntCounter,
@@ -184,8 +186,9 @@ impl RequestMetrics {
         }
     }
 
-    /// Registers `apiserver_request_sli_duration_seconds`: the duration without time spent waiting for others.
-    /// Requests wait neither in queues nor for webhooks here, so it equals the duration; watches are excluded.
+    /// Registers `apiserver_request_sli_duration_seconds`: the duration without time spent waiting for
+    /// others. Requests wait neither in queues nor for webhooks here, so it equals the duration; watches are
+    /// excluded.
     pub(super) fn derive(&self, r: &Registry) {
         let relabel: fn(&[LabelPair]) -> Option<Vec<LabelPair>> = |labels| {
             let is_watch = labels.iter().any(|l| l.name() == "verb" && l.value() == "WATCH");
@@ -201,7 +204,8 @@ impl RequestMetrics {
         );
     }
 
-    /// Registers the resources that this process serves in a group version, with their subresources, as label values.
+    /// Registers the resources that this process serves in a group version, with their subresources, as label
+    /// values.
     pub fn serve<'a>(
         &self,
         group: &str,
@@ -224,8 +228,8 @@ impl RequestMetrics {
         }
     }
 
-    /// Removes the series of group versions that are no longer served. Takes time in proportion to all series, so it is done
-    /// when they are collected.
+    /// Removes the series of group versions that are no longer served. Takes time in proportion to all
+    /// series, so it is done when they are collected.
     pub(super) fn purge(&self) {
         let gone = self.names.take_gone();
         if gone.is_empty() {

@@ -7,11 +7,12 @@
 //!    └─ storage                     db.system.name …, one per call of the embedded engine or of etcd
 //! ```
 //!
-//! All have the level debug and [`TARGET`], so that `--vmodule=spans=4` adds them to log lines without more lines, and
-//! an embedding program can export them with a layer of its own. While nobody listens, each costs a comparison: `tracing`
-//! evaluates no field then, and a disabled span enters nothing.
+//! All have the level debug and [`TARGET`], so that `--vmodule=spans=4` adds them to log lines without more
+//! lines, and an embedding program can export them with a layer of its own. While nobody listens, each costs
+//! a comparison: `tracing` evaluates no field then, and a disabled span enters nothing.
 //!
-//! Queries, headers, bodies, object names outside of the path, and storage keys are no attributes: they may be secret.
+//! Queries, headers, bodies, object names outside of the path, and storage keys are no attributes: they may
+//! be secret.
 
 use super::Operation;
 use futures_util::FutureExt as _;
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_built_while_nobody_listens() {
+    fn spans_are_not_built_without_a_subscriber() {
         let made = http::Request::get("/api").body(()).unwrap();
         let spans = [
             connection(([127, 0, 0, 1], 1).into()),

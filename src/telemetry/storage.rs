@@ -1,5 +1,5 @@
-//! Metrics of requests to the store by resource: `etcd_request*`, `apiserver_storage_list_*`, and events received
-//! from etcd. The embedded store counts its writes as such requests.
+//! Metrics of requests to the store by resource: `etcd_request*`, `apiserver_storage_list_*`, and events
+//! received from etcd. The embedded store counts its writes as such requests.
 //!
 //! A series is created when it first counts something, as upstream.
 

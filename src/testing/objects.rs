@@ -1,5 +1,5 @@
-//! The processing of one kind of object, from its bytes to a response, without a socket and without requests to the
-//! store. Opaque, so that the tables of the control plane stay private.
+//! The processing of one kind of object, from its bytes to a response, without a socket and without requests
+//! to the store. Opaque, so that the tables of the control plane stay private.
 
 use crate::admission::{Admission, AdmitAll};
 use crate::apimachinery::field::ErrorList;
@@ -55,7 +55,8 @@ pub enum Listed {
 }
 
 impl Objects {
-    /// The resource of a group, as the gateway serves it. The engine is only opened for it: no request reaches the store.
+    /// The resource of a group, as the gateway serves it. The engine is only opened for it: no request
+    /// reaches the store.
     pub fn of(engine: &Arc<Engine>, group: &str, resource: &str) -> Self {
         Self(plane(engine).store(group, resource).resource().clone())
     }

@@ -1,4 +1,5 @@
-//! A write judged by any number of ValidatingAdmissionPolicies, without a store (the `expressions` benchmark).
+//! A write judged by any number of ValidatingAdmissionPolicies, without a store (the `expressions`
+//! benchmark).
 
 use crate::admission::policy::{Binding, Snapshot, StoredPolicy, Surroundings, ValidatingPolicy, validate};
 use crate::admission::{Attributes, Cluster, ObjectLookup, Operation, ServedKind, Versions};

@@ -5,8 +5,8 @@ use crate::authz::{Authorizer, PrivilegedGroups, Rbac, Union};
 use crate::json;
 use std::sync::Arc;
 
-/// The authorizers of `--authorization-mode=RBAC`. Each of `users` has a ClusterRole of their own, which lets `user-<i>` read
-/// the pods of all namespaces.
+/// The authorizers of `--authorization-mode=RBAC`. Each of `users` has a ClusterRole of their own, which lets
+/// `user-<i>` read the pods of all namespaces.
 pub fn authorizer(users: usize) -> Arc<dyn Authorizer> {
     let mut index = Index::default();
     for i in 0..users {

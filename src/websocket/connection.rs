@@ -38,7 +38,8 @@ impl Limits {
         message: 64 << 10,
         stall: Duration::from_secs(600),
     };
-    /// For streams to containers: upstream's message size and idle timeout, since somebody may pause a terminal.
+    /// For streams to containers: upstream's message size and idle timeout, since somebody may pause a
+    /// terminal.
     pub(crate) const STREAM: Self = Self {
         message: 32 << 20,
         stall: Duration::from_secs(4 * 3600),
@@ -87,8 +88,8 @@ impl WebSocket {
         (Sender(sink, self.1), Receiver(stream))
     }
 
-    /// Sends these messages and closes the connection with code 1000. What the client sends is ignored. Ends early if the
-    /// client leaves.
+    /// Sends these messages and closes the connection with code 1000. What the client sends is ignored. Ends
+    /// early if the client leaves.
     pub(crate) async fn publish(self, mut messages: impl Stream<Item = Message> + Unpin) {
         let (mut sender, mut receiver) = self.split();
         let ignored = async { while receiver.next().await.is_some() {} };
@@ -158,8 +159,8 @@ impl Sender {
 }
 
 impl Receiver {
-    /// The client's next message; `None` once it has closed the connection, and got its close frame back, or violated
-    /// the protocol.
+    /// The client's next message; `None` once it has closed the connection, and got its close frame back, or
+    /// violated the protocol.
     ///
     /// # Cancel safety
     /// Cancel safe.

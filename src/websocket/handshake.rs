@@ -1,5 +1,5 @@
-//! The opening handshake. Requests are refused as upstream's library does it (`golang.org/x/net/websocket`, `hybi.go` and
-//! `server.go`): a status without a Status object, after which the connection closes.
+//! The opening handshake. Requests are refused as upstream's library does it (`golang.org/x/net/websocket`,
+//! `hybi.go` and `server.go`): a status without a Status object, after which the connection closes.
 
 use super::connection::{Limits, WebSocket};
 use crate::proxy::headers::wants_upgrade;
@@ -70,8 +70,8 @@ impl Handshake {
         refusal(StatusCode::BAD_REQUEST, "")
     }
 
-    /// Agrees to the upgrade, and runs `serve` on the connection in a task of `tasks`, which is dropped when the group
-    /// stops.
+    /// Agrees to the upgrade, and runs `serve` on the connection in a task of `tasks`, which is dropped when
+    /// the group stops.
     pub(crate) fn accept<F>(
         self,
         protocol: Option<&str>,
@@ -102,7 +102,8 @@ impl Handshake {
         set(header::UPGRADE, HeaderValue::from_static("websocket"));
         set(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         set(header::SEC_WEBSOCKET_ACCEPT, self.accept);
-        // Upstream sends an empty header if no subprotocol was offered, which clients may reject (RFC 6455, 4.1).
+        // Upstream sends an empty header if no subprotocol was offered, which clients may reject (RFC 6455,
+        // 4.1).
         if let Some(protocol) = protocol.and_then(|p| HeaderValue::from_str(p).ok()) {
             set(header::SEC_WEBSOCKET_PROTOCOL, protocol);
         }

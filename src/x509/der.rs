@@ -100,8 +100,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the bytes of an object identifier. Padded arcs are rejected, so identifiers are equal exactly if their
-    /// bytes are.
+    /// Returns the bytes of an object identifier. Padded arcs are rejected, so identifiers are equal exactly
+    /// if their bytes are.
     pub(crate) fn identifier(&mut self) -> Result<&'a [u8], Malformed> {
         let body = self.expect(OBJECT_IDENTIFIER)?.body;
         let starts = |at: usize| at == 0 || body[at - 1] & 0x80 == 0;

@@ -31,8 +31,8 @@ impl Name {
     /// Parses a DER-encoded `Name`.
     ///
     /// # Errors
-    /// Fails if the encoding is not strict DER, if any string violates its type, or if a common name, organization or
-    /// UID is not text or contains a NUL (other parsers may truncate there).
+    /// Fails if the encoding is not strict DER, if any string violates its type, or if a common name,
+    /// organization or UID is not text or contains a NUL (other parsers may truncate there).
     pub fn parse(der: &[u8]) -> Result<Self, Malformed> {
         let mut outside = Reader::new(der);
         let mut sets = outside.expect(SEQUENCE)?.inside();
@@ -96,8 +96,8 @@ fn text(value: &Element<'_>) -> Result<Option<String>, Malformed> {
         NUMERIC_STRING => ascii(|b| b.is_ascii_digit() || b == b' '),
         PRINTABLE_STRING => ascii(is_printable),
         IA5_STRING => ascii(|b| b.is_ascii()),
-        // Restricted to printable ASCII: escape sequences could switch the character set of graphic and general
-        // strings.
+        // Restricted to printable ASCII: escape sequences could switch the character set of graphic and
+        // general strings.
         VISIBLE_STRING | GRAPHIC_STRING | GENERAL_STRING => ascii(|b| matches!(b, b' '..=b'~')),
         // T.61 strings are read as Latin-1, as other implementations do in practice.
         TELETEX_STRING => Some(bytes.iter().map(|b| char::from(*b)).collect()),
@@ -122,8 +122,8 @@ fn wide<const N: usize>(bytes: &[u8]) -> Option<String> {
     rest.is_empty().then(|| chunks.iter().map(char).collect()).flatten()
 }
 
-/// The PrintableString alphabet of ASN.1, plus `*` and `&`, which Go accepts because existing certificates contain
-/// them.
+/// The PrintableString alphabet of ASN.1, plus `*` and `&`, which Go accepts because existing certificates
+/// contain them.
 fn is_printable(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b" '()+,-./:=?*&".contains(&b)
 }

@@ -1,5 +1,5 @@
-//! PEM: [`encode`] writes blocks, and [`error_text`] describes errors of the library that reads them without quoting the
-//! input.
+//! PEM: [`encode`] writes blocks, and [`error_text`] describes errors of the library that reads them without
+//! quoting the input.
 //!
 //! A key without line breaks is one long line, and messages about keys end up in status conditions and logs.
 
@@ -22,7 +22,8 @@ pub(crate) fn encode(label: &str, der: &[u8]) -> String {
     out
 }
 
-/// Describes a PEM error. The library's own message quotes the offending line, which may be the private key itself.
+/// Describes a PEM error. The library's own message quotes the offending line, which may be the private key
+/// itself.
 pub(crate) fn error_text(error: &Error) -> &'static str {
     match error {
         Error::MissingSectionEnd { .. } => "the PEM block has no end: it is cut off, or has lost its line breaks",

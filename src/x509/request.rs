@@ -50,8 +50,8 @@ impl AlternativeName {
 }
 
 impl CertificateRequest {
-    /// Parses the content of `spec.request`: a single PEM block without headers, surrounded by nothing but white
-    /// space. Verifies the request's own signature, which proves possession of the private key.
+    /// Parses the content of `spec.request`: a single PEM block without headers, surrounded by nothing but
+    /// white space. Verifies the request's own signature, which proves possession of the private key.
     ///
     /// # Errors
     /// [`Malformed`], with upstream's message where it has one.
@@ -97,9 +97,9 @@ impl CertificateRequest {
     }
 }
 
-/// Decodes the only PEM block of a text. Go's `pem.Decode` skips data it cannot use before, inside and after a block,
-/// and other parsers skip other data. To rule out different interpretations, nothing is skipped here: no headers, no
-/// second block, no text but white space. Lines may have any length and trailing spaces.
+/// Decodes the only PEM block of a text. Go's `pem.Decode` skips data it cannot use before, inside and after
+/// a block, and other parsers skip other data. To rule out different interpretations, nothing is skipped
+/// here: no headers, no second block, no text but white space. Lines may have any length and trailing spaces.
 fn only_block(text: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     let mut lines = text.trim_ascii().lines().map(str::trim_ascii_end);
@@ -107,7 +107,8 @@ fn only_block(text: &[u8]) -> Option<Vec<u8>> {
     if first != BEGIN || last != END {
         return None;
     }
-    // PEM boundaries and headers contain characters outside the base64 alphabet, so a stray one fails to decode.
+    // PEM boundaries and headers contain characters outside the base64 alphabet, so a stray one fails to
+    // decode.
     STANDARD.decode(lines.collect::<String>()).ok()
 }
 
@@ -131,7 +132,8 @@ impl Signed<'_> {
     }
 }
 
-/// Parses the requested extensions completely: no duplicates, well-formed subject alternative names, which it returns.
+/// Parses the requested extensions completely: no duplicates, well-formed subject alternative names, which it
+/// returns.
 fn extensions(mut attributes: Reader<'_>) -> Result<Vec<AlternativeName>, Malformed> {
     let mut names = Vec::new();
     let mut seen = HashSet::new();
@@ -167,8 +169,8 @@ fn extensions(mut attributes: Reader<'_>) -> Result<Vec<AlternativeName>, Malfor
     Ok(names)
 }
 
-/// Names must be printable ASCII, because parsers may truncate at control characters; IP addresses must be 4 or 16
-/// bytes long.
+/// Names must be printable ASCII, because parsers may truncate at control characters; IP addresses must be 4
+/// or 16 bytes long.
 fn alternative_names(der: &[u8]) -> Result<Vec<AlternativeName>, Malformed> {
     let mut outside = Reader::new(der);
     let mut names = outside.expect(SEQUENCE)?.inside();

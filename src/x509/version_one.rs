@@ -5,8 +5,8 @@ use super::Malformed;
 use super::der::{Reader, SEQUENCE};
 use super::request::Signed;
 
-/// A certificate of version 1, parsed but not verified. It has no extensions, so it can be used for any purpose but is
-/// never a CA.
+/// A certificate of version 1, parsed but not verified. It has no extensions, so it can be used for any
+/// purpose but is never a CA.
 pub(crate) struct VersionOne<'a> {
     signed: Signed<'a>,
     /// The content of the issuer's name.
@@ -52,8 +52,8 @@ impl<'a> VersionOne<'a> {
         })
     }
 
-    /// Whether the CA with this subject and public key issued the certificate. Both are contents without their tags, as in
-    /// trust anchors.
+    /// Whether the CA with this subject and public key issued the certificate. Both are contents without
+    /// their tags, as in trust anchors.
     pub(crate) fn is_issued_by(&self, subject: &[u8], key: &[u8]) -> bool {
         let mut key = Reader::new(key);
         let (Ok(algorithm), Ok(public)) = (key.expect(SEQUENCE), key.whole_bytes()) else {

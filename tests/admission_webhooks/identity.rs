@@ -1,5 +1,5 @@
-//! Who webhooks are told the gateway is: the users of a kubeconfig, and the loopback user for a webhook that is an aggregated
-//! API behind the gateway's own Service.
+//! Who webhooks are told the gateway is: the users of a kubeconfig, and the loopback user for a webhook that
+//! is an aggregated API behind the gateway's own Service.
 
 use crate::world::{CONFIGMAPS, Kind, World, configmap, with};
 use std::time::{Duration, Instant};

@@ -8,7 +8,8 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 impl World {
-    /// Creates a pod and a deployment, and then a webhook that sees all that is done to them and to configmaps.
+    /// Creates a pod and a deployment, and then a webhook that sees all that is done to them and to
+    /// configmaps.
     async fn observed(&self, pod: &str, version: &str) {
         let containers = json!([{"name": "main", "image": "registry.invalid/main:1"}]);
         let pod = json!({"metadata": {"name": pod}, "spec": {"containers": (containers.clone())}});

@@ -145,8 +145,8 @@ fn resources_of(server: &Server, group: &str, version: &str) -> Vec<Resource> {
     resources
 }
 
-/// The objects of `tests/testdata/every-kind.yaml` by `apiVersion` and kind. `tests/kubectl_kinds.rs` checks that the
-/// file covers discovery.
+/// The objects of `tests/testdata/every-kind.yaml` by `apiVersion` and kind. `tests/kubectl_kinds.rs` checks
+/// that the file covers discovery.
 pub(crate) fn seeds() -> HashMap<(String, String), Value> {
     let key = rcgen::KeyPair::generate().expect("a key");
     let request = rcgen::CertificateParams::new(vec![NAMESPACE.to_owned()])

@@ -16,8 +16,8 @@ use torana::json;
 const PAIRS: usize = 12;
 
 impl Plan<'_> {
-    /// Grows all scalar lists of one object together. If the object is an element of a list, the list holds three
-    /// copies, so that a product of the lengths already shows at small lengths.
+    /// Grows all scalar lists of one object together. If the object is an element of a list, the list holds
+    /// three copies, so that a product of the lengths already shows at small lengths.
     pub(crate) fn grow_together(&mut self, resource: &Resource, found: &[Site], base: &Value) {
         let mut groups: BTreeMap<String, Vec<&Site>> = BTreeMap::new();
         for site in found {

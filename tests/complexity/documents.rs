@@ -1,5 +1,6 @@
-//! Bodies and queries that no object of the schema table produces: features of an encoding or a patch type beyond the
-//! tree they describe. All are sent to ConfigMaps or Nodes, because decoders do not depend on the kind.
+//! Bodies and queries that no object of the schema table produces: features of an encoding or a patch type
+//! beyond the tree they describe. All are sent to ConfigMaps or Nodes, because decoders do not depend on the
+//! kind.
 
 use crate::server::{Call, NAMESPACE, call};
 use torana::api::protobuf;

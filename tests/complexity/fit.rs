@@ -1,6 +1,6 @@
-//! Makes an object valid by following the causes in the server's refusal: a missing field is filled in, a forbidden
-//! one removed, an unsupported value replaced by a supported one. That yields valid objects for most kinds without
-//! hand-written examples.
+//! Makes an object valid by following the causes in the server's refusal: a missing field is filled in, a
+//! forbidden one removed, an unsupported value replaced by a supported one. That yields valid objects for
+//! most kinds without hand-written examples.
 
 use crate::make::least;
 use crate::sites::struct_of;
@@ -31,8 +31,8 @@ const TEXTS: [&str; 15] = [
 /// The maximum number of refusals to act on.
 const ROUNDS: usize = 14;
 
-/// Calls `refusal` on the object (null means valid) and corrects the object until it is valid or no correction helps.
-/// Returns whether it is valid. The field `keep` must stay.
+/// Calls `refusal` on the object (null means valid) and corrects the object until it is valid or no
+/// correction helps. Returns whether it is valid. The field `keep` must stay.
 pub(crate) fn fit(def: &'static TypeDef, object: &mut Value, keep: &str, refusal: &dyn Fn(&Value) -> Value) -> bool {
     let mut tried: HashMap<String, usize> = HashMap::new();
     for _ in 0..ROUNDS {
@@ -111,8 +111,8 @@ fn heed(def: &'static TypeDef, object: &mut Value, field: &str, cause: &Value, a
     put(at, &last, value)
 }
 
-/// Removes optional objects beside `name`, and replaces an operator or type by another one, to resolve a conflict
-/// with `name`.
+/// Removes optional objects beside `name`, and replaces an operator or type by another one, to resolve a
+/// conflict with `name`.
 fn make_way(at: &mut Value, owner: &'static TypeDef, name: &str, attempt: usize) -> bool {
     const OPERATORS: [&str; 5] = ["In", "Exists", "NotIn", "Equal", "DoesNotExist"];
     let Value::Object(members) = at else { return false };

@@ -6,14 +6,14 @@ use std::time::Duration;
 /// A doubling of the input that multiplies the cost by more than this is a finding.
 const MOST: f64 = 3.0;
 /// A cost of more than this times the linear extrapolation is measured again. In an unoptimised build a few
-/// comparisons per pair cost as much as decoding and encoding an element, so a quadratic part adds only about half at
-/// a thousand elements.
+/// comparisons per pair cost as much as decoding and encoding an element, so a quadratic part adds only about
+/// half at a thousand elements.
 const SUSPICIOUS: f64 = 1.45;
 /// CPU time below this is noise.
 const CPU_FLOOR: Duration = Duration::from_millis(25);
 const PEAK_FLOOR: usize = 1 << 20;
-/// Peak heap per byte sent that is acceptable however it grows, because bodies are bounded. Decoding and encoding
-/// take about twenty bytes per byte, and allocations of background controllers are measured as well.
+/// Peak heap per byte sent that is acceptable however it grows, because bodies are bounded. Decoding and
+/// encoding take about twenty bytes per byte, and allocations of background controllers are measured as well.
 const PEAK_SMALL: usize = 32;
 /// The longest body that the gateway accepts, in bytes.
 pub(crate) const LONGEST: usize = 3 << 20;
@@ -66,11 +66,13 @@ fn millis(s: &Sample) -> f64 {
     s.cost.cpu.as_secs_f64() * 1e3
 }
 
-/// Measures at the lengths `small` and `large` (a multiple of it) and, if the result is suspicious, at doublings of
-/// `large`. `run` sends one request of the given length, and returns `None` if such a request cannot be built.
+/// Measures at the lengths `small` and `large` (a multiple of it) and, if the result is suspicious, at
+/// doublings of `large`. `run` sends one request of the given length, and returns `None` if such a request
+/// cannot be built.
 pub(crate) fn check_growth(run: &dyn Fn(usize) -> Option<Sample>, [small, large]: [usize; 2]) -> Option<Finding> {
     let base = run(1)?;
-    // Re-measures before giving up: a request over its budget at the short length may take minutes at the long one.
+    // Re-measures before giving up: a request over its budget at the short length may take minutes at the
+    // long one.
     let again = |before: Sample, n| {
         run(n).map(|s| Sample {
             cost: before.cost.min(s.cost),
@@ -118,8 +120,8 @@ fn suspicious(base: &Sample, a: &Sample, b: &Sample, by: usize) -> bool {
     (cpu(b) / cpu(a) > most && b.cost.cpu > CPU_FLOOR / 4) || (peak(b) / peak(a) > most && b.cost.peak > PEAK_FLOOR / 4)
 }
 
-/// Doubles the length from `from` to `to`. For input whose cost may grow faster than quadratically, where the lengths
-/// used by [`check_growth`] could take minutes.
+/// Doubles the length from `from` to `to`. For input whose cost may grow faster than quadratically, where the
+/// lengths used by [`check_growth`] could take minutes.
 pub(crate) fn climb(run: &dyn Fn(usize) -> Option<Sample>, from: usize, to: usize) -> Option<Finding> {
     let mut n = from;
     let mut before = run(n)?;
@@ -145,8 +147,9 @@ fn confirm(run: &dyn Fn(usize) -> Option<Sample>, from: usize) -> Option<Finding
     while before.sent < LONGEST / 2 {
         n *= 2;
         let mut after = steady(run, n)?;
-        // Controllers that react to a write (status of definitions, the APIServices of a thousand versions, caches) run
-        // while a request is measured. A spike of theirs does not come back once they are done; growth does.
+        // Controllers that react to a write (status of definitions, the APIServices of a thousand versions,
+        // caches) run while a request is measured. A spike of theirs does not come back once they are done;
+        // growth does.
         for _ in 0..2 {
             if compare(&before, &after, n).is_none() {
                 break;

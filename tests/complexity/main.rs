@@ -1,24 +1,24 @@
 //! The complexity fuzzer: the cost of a request is at most proportional to its size.
 //!
-//! A gateway runs in this process. For every kind in discovery, the schema table says which fields can be long:
-//! lists, maps, strings, free-form values. Each field is grown by doubling, with distinct, equal, empty and invalid
-//! elements, and sent through the whole filter chain: create, update, status, every encoding, every patch type,
-//! tables. CPU time and heap of the process are measured. If a doubling multiplies one of them by more than three, or
-//! a request exceeds its budget, the test fails and names the kind, the request, the field, the lengths and the
-//! measurements. Bodies that the table cannot describe (aliases, duplicate keys, patch operations) are in
-//! [`documents`].
+//! A gateway runs in this process. For every kind in discovery, the schema table says which fields can be
+//! long: lists, maps, strings, free-form values. Each field is grown by doubling, with distinct, equal, empty
+//! and invalid elements, and sent through the whole filter chain: create, update, status, every encoding,
+//! every patch type, tables. CPU time and heap of the process are measured. If a doubling multiplies one of
+//! them by more than three, or a request exceeds its budget, the test fails and names the kind, the request,
+//! the field, the lengths and the measurements. Bodies that the table cannot describe (aliases, duplicate
+//! keys, patch operations) are in [`documents`].
 //!
-//! A new kind is covered once it appears in discovery. Its first object comes from `tests/testdata/every-kind.yaml`,
-//! which another test keeps complete, or from the required fields of its schema; refusals say what else a valid
-//! object needs ([`fit`]).
+//! A new kind is covered once it appears in discovery. Its first object comes from
+//! `tests/testdata/every-kind.yaml`, which another test keeps complete, or from the required fields of its
+//! schema; refusals say what else a valid object needs ([`fit`]).
 //!
-//! Noise does not decide: costs are CPU time, not wall time, and a suspicious growth is measured again at larger
-//! lengths, with the minimum of three runs each, until it is certain or the body has its maximum length
-//! ([`check_growth`]).
+//! Noise does not decide: costs are CPU time, not wall time, and a suspicious growth is measured again at
+//! larger lengths, with the minimum of three runs each, until it is certain or the body has its maximum
+//! length ([`check_growth`]).
 //!
-//! `cargo test` tries every field once. `make fuzz` tries every field of every kind in every way, and pairs of
-//! fields, starting from a random kind, for `FUZZ_SECONDS`. `FUZZ_SEED` repeats a run, and `FUZZ_ONLY` selects kinds
-//! or documents.
+//! `cargo test` tries every field once. `make fuzz` tries every field of every kind in every way, and pairs
+//! of fields, starting from a random kind, for `FUZZ_SECONDS`. `FUZZ_SEED` repeats a run, and `FUZZ_ONLY`
+//! selects kinds or documents.
 
 mod catalogue;
 mod combine;
@@ -36,8 +36,8 @@ mod submissions;
 use plan::{Extent, Plan};
 use std::time::{Duration, Instant};
 
-/// Stack size in bytes: values a thousand levels deep are walked recursively, with the large frames of an unoptimised
-/// build.
+/// Stack size in bytes: values a thousand levels deep are walked recursively, with the large frames of an
+/// unoptimised build.
 const STACK: usize = 64 << 20;
 
 fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {

@@ -1,8 +1,8 @@
 //! Measures the cost of a request: CPU time of the process and peak heap.
 //!
-//! CPU time covers all threads (`CLOCK_PROCESS_CPUTIME_ID`), so it includes work moved to another thread and excludes
-//! time during which other processes have the cores. Instruction counters would be more precise, but the test
-//! machines do not have them.
+//! CPU time covers all threads (`CLOCK_PROCESS_CPUTIME_ID`), so it includes work moved to another thread and
+//! excludes time during which other processes have the cores. Instruction counters would be more precise, but
+//! the test machines do not have them.
 
 use peak_alloc::PeakAlloc;
 use rustix::time::{ClockId, clock_gettime};
@@ -29,8 +29,8 @@ impl Cost {
         }
     }
 
-    /// The lowest CPU time, because noise only adds to it, and the median peak, because memory freed elsewhere can
-    /// lower a measured peak.
+    /// The lowest CPU time, because noise only adds to it, and the median peak, because memory freed
+    /// elsewhere can lower a measured peak.
     pub(crate) fn typical(costs: &mut [Self]) -> Self {
         let cpu = costs.iter().map(|c| c.cpu).min().unwrap_or_default();
         costs.sort_by_key(|c| c.peak);
@@ -39,8 +39,8 @@ impl Cost {
     }
 }
 
-/// Waits, for at most ten seconds, until the process uses less than a tenth of a core: until controllers have reacted to
-/// earlier requests.
+/// Waits, for at most ten seconds, until the process uses less than a tenth of a core: until controllers have
+/// reacted to earlier requests.
 pub(crate) fn settle() {
     const LOOK: Duration = Duration::from_millis(50);
     for _ in 0..200 {

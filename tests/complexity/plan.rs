@@ -23,8 +23,9 @@ const DEEPEST: usize = 900;
 /// How much to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Every field once, as JSON, in the first kind that has it. Encodings and patch types are tried for one field of
-    /// each sort (list type, element type, patch strategy), because their code is generic over fields.
+    /// Every field once, as JSON, in the first kind that has it. Encodings and patch types are tried for one
+    /// field of each sort (list type, element type, patch strategy), because their code is generic over
+    /// fields.
     Once,
     /// Every field of every kind in every way.
     Everything,
@@ -83,8 +84,8 @@ impl<'s> Plan<'s> {
     pub(crate) fn new(server: &'s Server, extent: Extent) -> Self {
         let (mut resources, seeds) = (resources(server), seeds());
         let seed = |resource: &Resource| seeds.get(&(resource.api_version(), resource.kind.clone()));
-        // A field shared by several kinds is tried in one that is stored and has an example. ConfigMaps come first
-        // because they add the least cost of their own.
+        // A field shared by several kinds is tried in one that is stored and has an example. ConfigMaps come
+        // first because they add the least cost of their own.
         resources.sort_by_key(|resource| {
             (
                 seed(resource).is_none() || !resource.has("update"),
@@ -150,8 +151,8 @@ impl<'s> Plan<'s> {
         self.resources = resources;
     }
 
-    /// Tries subresources: those that write the object use the object's fields, those with a kind of their own use
-    /// that kind's.
+    /// Tries subresources: those that write the object use the object's fields, those with a kind of their
+    /// own use that kind's.
     fn subresources(
         &mut self,
         resource: &Resource,
@@ -168,7 +169,8 @@ impl<'s> Plan<'s> {
         {
             let Some(def) = subresource.def else { continue };
             if def.name == resource.def.name {
-                // A subresource handles few fields of the object itself, so only collections near the root are tried.
+                // A subresource handles few fields of the object itself, so only collections near the root
+                // are tried.
                 let near = |site: &&Site| site.is_collection() && site.path.len() <= 2 && !site.in_status();
                 for site in found.iter().filter(|site| all || near(site)) {
                     if more() {

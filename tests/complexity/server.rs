@@ -1,5 +1,5 @@
-//! A complete gateway in this process, called through the head of its filter chain. Measurements cover everything
-//! except connections and TLS.
+//! A complete gateway in this process, called through the head of its filter chain. Measurements cover
+//! everything except connections and TLS.
 
 use crate::catalogue::Resource;
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! Access to a cluster: user names and passwords, client certificates; and compaction coordinated between gateways.
+//! Access to a cluster: user names and passwords, client certificates; and compaction coordinated between
+//! gateways.
 
 use crate::etcd_process::{Etcd, certificates, is_there};
 use crate::support::*;

@@ -1,5 +1,5 @@
-//! Measures the cost of storage operations. The numbers are for people to read, so the test is ignored by default:
-//! `cargo test --release --test conformance cost -- --ignored --nocapture`.
+//! Measures the cost of storage operations. The numbers are for people to read, so the test is ignored by
+//! default: `cargo test --release --test conformance cost -- --ignored --nocapture`.
 
 use crate::support::*;
 use std::time::{Duration, Instant};

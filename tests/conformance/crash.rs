@@ -1,5 +1,5 @@
-//! Kills the store with SIGKILL at random moments during writes. After each restart every acknowledged write is
-//! present, no write is partial, and revisions have not gone back.
+//! Kills the store with SIGKILL at random moments during writes. After each restart every acknowledged write
+//! is present, no write is partial, and revisions have not gone back.
 
 use crate::support::*;
 use std::collections::HashMap;

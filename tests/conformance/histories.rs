@@ -1,6 +1,6 @@
-//! Counters that are incremented only by conditional updates, under injected faults. The history of each counter must
-//! be 1, 2, 3, …: a lost update, a gap, a repetition or a reordering would break it. No read returns less than any
-//! value acknowledged before the read began.
+//! Counters that are incremented only by conditional updates, under injected faults. The history of each
+//! counter must be 1, 2, 3, …: a lost update, a gap, a repetition or a reordering would break it. No read
+//! returns less than any value acknowledged before the read began.
 
 use crate::etcd_process::forwarder::Forwarder;
 use crate::etcd_process::{Etcd, is_there};
@@ -122,8 +122,9 @@ async fn raise(s: Arc<dyn Storage>, seed: usize, board: Arc<Board>) {
     }
 }
 
-/// Watches from the beginning until every counter has reached its final value, once that is known. Resumes when the
-/// watch ends. `stall`: after every so many changes, stop reading until the writers have made a few hundred more.
+/// Watches from the beginning until every counter has reached its final value, once that is known. Resumes
+/// when the watch ends. `stall`: after every so many changes, stop reading until the writers have made a few
+/// hundred more.
 async fn follow(
     s: Arc<dyn Storage>,
     from: Revision,

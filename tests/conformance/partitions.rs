@@ -1,6 +1,6 @@
-//! Network partitions between a gateway and a member, and between the leader and its followers. No acknowledged write
-//! is lost, no stale state is returned as the latest, a watch continues without a gap, and impossible operations fail
-//! in time.
+//! Network partitions between a gateway and a member, and between the leader and its followers. No
+//! acknowledged write is lost, no stale state is returned as the latest, a watch continues without a gap, and
+//! impossible operations fail in time.
 
 use crate::etcd_process::forwarder::Forwarder;
 use crate::etcd_process::{Etcd, is_there};
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use torana::testing::storage::etcd::{self, Access, Cluster};
 use torana::testing::storage::{Backend as _, Error, MinRevision, Precondition, Storage};
 
-/// A call gives up after ten seconds; a busy machine may add to that. Longer than any wait for an event in these
-/// tests.
+/// A call gives up after ten seconds; a busy machine may add to that. Longer than any wait for an event in
+/// these tests.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A gateway whose connections to members can be cut.
@@ -37,7 +37,8 @@ impl Gateway {
     }
 }
 
-/// A cluster with two gateways: `s` belongs to one whose connections can be cut, `t` to one with direct connections.
+/// A cluster with two gateways: `s` belongs to one whose connections can be cut, `t` to one with direct
+/// connections.
 struct Two {
     etcd: Etcd,
     cut: Gateway,

@@ -1,5 +1,6 @@
-//! Counters that are incremented only by conditional updates, while members and stores are restarted. The history of
-//! each counter must be 1, 2, 3, …: a lost update, a gap, a repetition or a reordering would break it.
+//! Counters that are incremented only by conditional updates, while members and stores are restarted. The
+//! history of each counter must be 1, 2, 3, …: a lost update, a gap, a repetition or a reordering would break
+//! it.
 
 use crate::etcd_process::{Etcd, is_there};
 use crate::support::*;
@@ -45,8 +46,8 @@ async fn raise(s: Arc<dyn Storage>, seed: usize, stop: Arc<AtomicBool>) -> HashM
     highest
 }
 
-/// Watches from the beginning until every counter has reached its final value. Reads slowly now and then, and resumes
-/// when the watch ends.
+/// Watches from the beginning until every counter has reached its final value. Reads slowly now and then, and
+/// resumes when the watch ends.
 async fn follow(s: Arc<dyn Storage>, from: Revision, end: HashMap<String, u64>) {
     let mut shown: HashMap<String, u64> = HashMap::new();
     let mut at = from;

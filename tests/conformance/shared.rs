@@ -32,8 +32,8 @@ pub(crate) async fn insist(s: &Arc<dyn Storage>, key: &str, value: &str) -> Revi
     }
 }
 
-/// Reads a watch until it has delivered `last`, and checks that revisions increase. If the store ends the watch, a
-/// new one resumes after the last event, as clients do.
+/// Reads a watch until it has delivered `last`, and checks that revisions increase. If the store ends the
+/// watch, a new one resumes after the last event, as clients do.
 pub(crate) async fn history(s: Arc<dyn Storage>, from: Revision, last: Revision) -> Vec<(String, Revision, bool)> {
     let mut seen: Vec<(String, Revision, bool)> = Vec::new();
     let mut at = from;

@@ -24,8 +24,8 @@ pub(crate) enum BackendKind {
     Encrypted,
     /// etcd; reads of the latest state are verified with etcd.
     Etcd,
-    /// etcd; reads of the latest state wait for the cache, as with etcd versions whose progress notifications are
-    /// reliable.
+    /// etcd; reads of the latest state wait for the cache, as with etcd versions whose progress notifications
+    /// are reliable.
     EtcdProgress,
 }
 

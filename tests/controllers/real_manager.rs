@@ -19,7 +19,8 @@ fn binary() -> Option<PathBuf> {
     named
 }
 
-/// Starts a manager with the flags that kubeadm gives it. Its lease is short, so that it can be taken over soon.
+/// Starts a manager with the flags that kubeadm gives it. Its lease is short, so that it can be taken over
+/// soon.
 fn manager(binary: &Path, g: &Gateway, log: &str) -> Process {
     let pki = g.dir.join("data/pki");
     let file = |flag: &str, name: &str| format!("--{flag}={}", pki.join(name).display());
@@ -39,8 +40,8 @@ fn manager(binary: &Path, g: &Gateway, log: &str) -> Process {
     Process::spawn(&mut command, g.dir.join(log))
 }
 
-/// Errors in a manager's log, other than those of writes that raced with another writer: a manager writes these
-/// beside a kube-apiserver, too.
+/// Errors in a manager's log, other than those of writes that raced with another writer: a manager writes
+/// these beside a kube-apiserver, too.
 fn errors(manager: &Process) -> Vec<String> {
     const RACES: [&str; 3] = [
         "the object has been modified",

@@ -196,7 +196,8 @@ fn values_that_cannot_work_are_refused() {
     }
 }
 
-/// `mode: gateway`: another gateway plays the cluster, whose tokens and RBAC the chart's flags and kubeconfig put to use.
+/// `mode: gateway`: another gateway plays the cluster, whose tokens and RBAC the chart's flags and kubeconfig
+/// put to use.
 #[test]
 fn a_gateway_delegates_to_its_cluster() {
     if !has("helm") {

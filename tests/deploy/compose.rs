@@ -21,8 +21,8 @@ fn command_of(service: &str, text: &str) -> Vec<String> {
     }
 }
 
-/// The gateway, the example server and Prometheus with the commands and the configuration of the file, on this machine instead of
-/// in containers: only directories, addresses and intervals are replaced.
+/// The gateway, the example server and Prometheus with the commands and the configuration of the file, on
+/// this machine instead of in containers: only directories, addresses and intervals are replaced.
 #[test]
 fn the_processes_of_the_compose_file_work_together() {
     if !etcd_process::is_there() || !has("prometheus") {
@@ -127,7 +127,7 @@ fn the_compose_file_is_valid() {
 }
 
 #[test]
-fn what_the_compose_file_names_exists() {
+fn files_named_in_the_compose_file_exist() {
     let text = read("compose/compose.yaml");
     let gateway = text
         .split("  gateway:\n")

@@ -1,5 +1,6 @@
-//! docs/operations.md as an operator would follow it: every `sh` block is run in order against a gateway, with `systemctl` and
-//! `journalctl` replaced by stand-ins. Installation is tested by `scripts/deploy-test.sh`.
+//! docs/operations.md as an operator would follow it: every `sh` block is run in order against a gateway,
+//! with `systemctl` and `journalctl` replaced by stand-ins. Installation is tested by
+//! `scripts/deploy-test.sh`.
 
 use crate::support::wait_for;
 use std::os::unix::fs::PermissionsExt as _;
@@ -219,7 +220,8 @@ fn the_manual_rotates_every_generated_key() {
     machine.sh("kubectl get namespaces");
 }
 
-/// What one does at night must work as it is written. Nothing is wrong here, so only what the commands print differs.
+/// What one does at night must work as it is written. Nothing is wrong here, so only what the commands print
+/// differs.
 #[test]
 fn the_commands_of_the_runbooks_work() {
     let machine = Machine::boot();

@@ -1,4 +1,5 @@
-//! Values in etcd written by others: in other versions and encodings, without defaults, or not objects at all.
+//! Values in etcd written by others: in other versions and encodings, without defaults, or not objects at
+//! all.
 
 use crate::etcd_process::{Etcd, is_there};
 use crate::support::{Gateway, wait_for};
@@ -143,8 +144,8 @@ fn an_invalid_value_fails_only_its_resource_until_removed() {
     etcd.put_bytes(key, b"k8s\0 this is no object");
     let maps = "/api/v1/namespaces/default/configmaps";
     let named = format!("unable to decode key \\\"{key}\\\"");
-    // As upstream: a page is read from etcd and fails with the reason; the cache is unavailable until the value can
-    // be read.
+    // As upstream: a page is read from etcd and fails with the reason; the cache is unavailable until the
+    // value can be read.
     wait_for("a page of the list fails", || {
         let told = g.curl(&[&format!("{maps}?limit=500")]);
         told.is_err_and(|told| told.contains(r#""code": 500"#) && told.contains(&named))

@@ -43,8 +43,8 @@ fn plugin_health_is_reported_and_data_survives_key_rotation() {
     let sealed = stored();
     assert!(sealed.starts_with(b"k8s:enc:kms:v2:vault:") && !sealed.windows(6).any(|w| w == b"hidden"));
 
-    // The key is rotated while the gateway is down. The new process decrypts with the old key and encrypts with the
-    // new one.
+    // The key is rotated while the gateway is down. The new process decrypts with the old key and encrypts
+    // with the new one.
     drop(g);
     plugin.behave(|b| b.key_id = "key-2".to_owned());
     let g = start();

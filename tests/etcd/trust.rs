@@ -85,7 +85,8 @@ fn credentials_of_one_gateway_are_accepted_by_all() {
         administers(&a, &b) && administers(&b, &a)
     });
 
-    // The backend trusts the front proxies that the published ConfigMap names: whoever proxies, the caller is known.
+    // The backend trusts the front proxies that the published ConfigMap names: whoever proxies, the caller is
+    // known.
     let groups = a.kubectl(&[
         "get",
         "apiservices",
@@ -120,7 +121,8 @@ fn credentials_of_one_gateway_are_accepted_by_all() {
     });
     assert_eq!(key_ids(&a).len(), 3);
 
-    // The trust in gateways that are gone ends when an operator deletes the records; those that run publish theirs again.
+    // The trust in gateways that are gone ends when an operator deletes the records; those that run publish
+    // theirs again.
     etcd.ctl(&["del", "--prefix", "/registry/torana/trust/"]);
     wait_for("the gateway that is gone is not trusted", || status(&a, &of_b) == "401");
     wait_for("those that run are", || {

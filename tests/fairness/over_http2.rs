@@ -15,8 +15,9 @@ fn gateway(dir: &Path) -> Gateway {
     Gateway::start_with(dir, &flags)
 }
 
-/// Sends requests as a user, over one connection and as many at once as that has streams: opening connections is limited by
-/// other rules. Returns the codes of the responses. `[1-9]` in a path stands for as many requests.
+/// Sends requests as a user, over one connection and as many at once as that has streams: opening connections
+/// is limited by other rules. Returns the codes of the responses. `[1-9]` in a path stands for as many
+/// requests.
 fn codes(g: &Gateway, user: &str, path: &str) -> Vec<String> {
     let out = Command::new("curl")
         .args(["-sk", "--http2", "--parallel", "--parallel-max", "100"])

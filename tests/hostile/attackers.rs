@@ -73,8 +73,8 @@ impl Attacker {
         }
     }
 
-    /// The bounded form runs one in this many cases, to add no more than about a minute to `make test`. Most past
-    /// findings came from attackers with write access, so every second of their cases runs.
+    /// The bounded form runs one in this many cases, to add no more than about a minute to `make test`. Most
+    /// past findings came from attackers with write access, so every second of their cases runs.
     pub(crate) fn bounded_every(self) -> usize {
         match self {
             Self::Local => 1,

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 pub(crate) type Tls = rustls::StreamOwned<rustls::ServerConnection, TcpStream>;
 
-/// Handles a request: receives its path and the connection to answer on. The connection is closed when this returns.
+/// Handles a request: receives its path and the connection to answer on. The connection is closed when this
+/// returns.
 pub(crate) type Behaviour = Arc<dyn Fn(&str, &mut Tls) + Send + Sync>;
 
 struct Shared {
@@ -31,7 +32,8 @@ impl Backend {
         Self::serve(b"http/1.1", behaviour)
     }
 
-    /// Starts a server for HTTP/2: the behaviour gets an empty path and a connection from which nothing has been read.
+    /// Starts a server for HTTP/2: the behaviour gets an empty path and a connection from which nothing has
+    /// been read.
     pub(crate) fn start_http2(behaviour: Behaviour) -> Self {
         Self::serve(b"h2", behaviour)
     }

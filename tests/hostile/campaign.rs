@@ -133,8 +133,8 @@ impl<'a> Campaign<'a> {
         };
         std::thread::scope(|threads| {
             let attack = threads.spawn(|| {
-                // The attacker shares the machine with its target, so it runs at a lower priority and does not steal
-                // CPU time from the gateway.
+                // The attacker shares the machine with its target, so it runs at a lower priority and does
+                // not steal CPU time from the gateway.
                 let _ = rustix::process::nice(10);
                 (case.attack)(&mut scene);
             });
@@ -188,8 +188,8 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// Waits until deleted definitions are gone with their instances: the next case may define the same resource, and is not
-    /// to be judged by what the gateway does about this one.
+    /// Waits until deleted definitions are gone with their instances: the next case may define the same
+    /// resource, and is not to be judged by what the gateway does about this one.
     fn definitions_are_gone(&self, deleted: &[String]) {
         let definitions = deleted
             .iter()
@@ -268,8 +268,8 @@ impl Baseline {
                 self.resident >> 20
             ));
         }
-        // Idle threads of the blocking pool linger, because the prober's handshakes use them in turn; it and metrics use a
-        // few files.
+        // Idle threads of the blocking pool linger, because the prober's handshakes use them in turn; it and
+        // metrics use a few files.
         if now.threads > self.threads + 32 {
             problems.push(format!("{} threads, {} before", now.threads, self.threads));
         }

@@ -1,8 +1,9 @@
 //! Attacks a gateway process with hostile requests and peers, by kind of attacker, while a prober sends small
-//! requests over new connections. No case may delay the prober, use more memory than it sends, or leave resources
-//! behind.
+//! requests over new connections. No case may delay the prober, use more memory than it sends, or leave
+//! resources behind.
 //!
-//! The bounded form runs in `make test` with a debug build; `make hostile` runs the full form with a release build.
+//! The bounded form runs in `make test` with a debug build; `make hostile` runs the full form with a release
+//! build.
 //!
 //! To run only the cases whose attacker or name contains one of some words:
 //!

@@ -1,9 +1,9 @@
-//! The prober: an uninvolved client that requests `/livez` and one small object, each over a new connection, during
-//! attacks.
+//! The prober: an uninvolved client that requests `/livez` and one small object, each over a new connection,
+//! during attacks.
 //!
-//! A second thread is the control. It needs a little CPU time continuously, as a gateway does, and records how late
-//! it is scheduled. That delay is the machine's own and is subtracted from the prober's gaps. The control also guards
-//! the machine's memory.
+//! A second thread is the control. It needs a little CPU time continuously, as a gateway does, and records
+//! how late it is scheduled. That delay is the machine's own and is subtracted from the prober's gaps. The
+//! control also guards the machine's memory.
 
 use crate::usage;
 use crate::wire::{self, Request, Target};

@@ -1,5 +1,5 @@
-//! The two forms of the campaign: bounded, with a debug build in `make test`; full, with a release build in `make
-//! hostile`.
+//! The two forms of the campaign: bounded, with a debug build in `make test`; full, with a release build in
+//! `make hostile`.
 
 use std::path::PathBuf;
 use std::time::Duration;

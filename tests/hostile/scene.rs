@@ -156,8 +156,8 @@ impl Scene<'_> {
         made.map_err(|e| self.problems.push(format!("no connection: {e}"))).ok()
     }
 
-    /// Sends raw bytes over TLS. The content of the response does not matter, only that one arrives or the connection
-    /// ends.
+    /// Sends raw bytes over TLS. The content of the response does not matter, only that one arrives or the
+    /// connection ends.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> Option<Answer> {
         let mut io = self.connect()?;
         let _ = io::Write::write_all(&mut io, bytes);

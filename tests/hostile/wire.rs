@@ -41,7 +41,8 @@ impl Target {
         }
     }
 
-    /// Opens a TCP connection from a loopback address, so that attackers and the prober have different addresses.
+    /// Opens a TCP connection from a loopback address, so that attackers and the prober have different
+    /// addresses.
     pub(crate) fn tcp(&self, from: Ipv4Addr) -> io::Result<TcpStream> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
         socket.bind(&SocketAddr::from((from, 0)).into())?;

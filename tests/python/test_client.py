@@ -4,38 +4,24 @@
 test_client.py TORANA_BINARY EXAMPLE_BINARY
 """
 import os
-import subprocess
 import sys
-import tempfile
-import time
 import unittest
 
 from kubernetes import client, config, dynamic, watch
 from kubernetes.client.rest import ApiException
 
+import gateway
+from gateway import wait_for
+
 TORANA, EXAMPLE = sys.argv[1:3]
 
 
-def wait_for(what, ready):
-    until = time.monotonic() + 60
-    while not ready():
-        if time.monotonic() > until:
-            raise AssertionError(f"{what} within a minute")
-        time.sleep(0.05)
-
-
-class Gateway(unittest.TestCase):
+class Client(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.dir = tempfile.TemporaryDirectory()
-        cls.processes = []
-        # Also runs if this method fails half-way.
-        cls.addClassCleanup(cls.stop)
-        data = os.path.join(cls.dir.name, "data")
-        kubeconfig = os.path.join(data, "admin.kubeconfig")
-        cls.spawn([TORANA, "serve", "--secure-port=0", "--bind-address=127.0.0.1", f"--data-dir={data}"], "torana.log")
-        wait_for("the kubeconfig is written", lambda: os.path.exists(kubeconfig))
-        cls.api = config.new_client_from_config(kubeconfig)
+        cls.gateway = gateway.Gateway(TORANA)
+        cls.addClassCleanup(cls.gateway.stop)
+        cls.api = config.new_client_from_config(cls.gateway.kubeconfig)
         cls.core = client.CoreV1Api(cls.api)
 
         def ready():
@@ -46,24 +32,9 @@ class Gateway(unittest.TestCase):
                 return False
 
         wait_for("the gateway is ready", ready)
-        cls.spawn(
-            [EXAMPLE, f"--kubeconfig={kubeconfig}", f"--data-dir={os.path.join(cls.dir.name, 'example')}",
+        cls.gateway.spawn(
+            [EXAMPLE, f"--kubeconfig={cls.gateway.kubeconfig}", f"--data-dir={os.path.join(cls.gateway.path, 'example')}",
              "--secure-port=0", "--register"], "example.log")
-
-    @classmethod
-    def spawn(cls, command, log):
-        with open(os.path.join(cls.dir.name, log), "wb") as out:
-            cls.processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
-
-    @classmethod
-    def stop(cls):
-        for p in reversed(cls.processes):
-            p.terminate()
-            try:
-                p.wait(20)
-            except subprocess.TimeoutExpired:
-                p.kill()
-        cls.dir.cleanup()
 
     def test_objects_go_through_all_verbs(self):
         body = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="py", labels={"a": "b"}), data={"k": "v"})

@@ -11,12 +11,12 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
-import time
 import unittest
 import zipfile
 
 import yaml
+
+from gateway import Gateway, wait_for
 
 TORANA, WHEELS = sys.argv[1:3]
 
@@ -97,30 +97,13 @@ def instance(definition):
 class Definitions(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.dir = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.dir.cleanup)
-        data = os.path.join(cls.dir.name, "data")
-        cls.kubeconfig = os.path.join(data, "admin.kubeconfig")
-        with open(os.path.join(cls.dir.name, "torana.log"), "wb") as log:
-            cls.process = subprocess.Popen([TORANA, "serve", "--secure-port=0", "--bind-address=127.0.0.1", f"--data-dir={data}"],
-                                           stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        cls.addClassCleanup(cls.stop)
-        until = time.monotonic() + 60
-        while not os.path.exists(cls.kubeconfig) or cls.run_kubectl("get", "--raw", "/readyz").returncode != 0:
-            assert time.monotonic() < until, "the gateway is ready within a minute"
-            time.sleep(0.05)
-
-    @classmethod
-    def stop(cls):
-        cls.process.terminate()
-        try:
-            cls.process.wait(20)
-        except subprocess.TimeoutExpired:
-            cls.process.kill()
+        cls.gateway = Gateway(TORANA)
+        cls.addClassCleanup(cls.gateway.stop)
+        wait_for("the gateway is ready", lambda: cls.run_kubectl("get", "--raw", "/readyz").returncode == 0)
 
     @classmethod
     def run_kubectl(cls, *args, given=None):
-        environment = {**os.environ, "KUBECONFIG": cls.kubeconfig, "HOME": cls.dir.name}
+        environment = {**os.environ, "KUBECONFIG": cls.gateway.kubeconfig, "HOME": cls.gateway.path}
         return subprocess.run(["kubectl", *args], input=given, env=environment, text=True, capture_output=True, timeout=120)
 
     def kubectl(self, *args, given=None):

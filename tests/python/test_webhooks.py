@@ -5,15 +5,11 @@ test_webhooks.py TORANA_BINARY
 """
 import http.client
 import json
-import os
-import re
 import ssl
-import subprocess
 import sys
-import tempfile
-import time
 import unittest
 
+from gateway import Gateway, wait_for
 from webhook import Webhook
 
 TORANA = sys.argv[1]
@@ -37,49 +33,20 @@ MISBEHAVIOURS = [
 class Webhooks(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.dir = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.dir.cleanup)
-        path = cls.dir.name
-        with open(os.path.join(path, "tokens.csv"), "w") as tokens:
-            tokens.write(f"{TOKEN},admin,admin-uid,\"system:masters\"\n")
-        log = os.path.join(path, "torana.log")
-        with open(log, "wb") as out:
-            cls.process = subprocess.Popen(
-                [TORANA, "serve", "--secure-port=0", "--bind-address=127.0.0.1", f"--data-dir={path}/data",
-                 "--disable-admission-plugins=ServiceAccount", f"--token-auth-file={path}/tokens.csv"],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-        cls.addClassCleanup(cls.stop)
-        kubeconfig = os.path.join(path, "data", "admin.kubeconfig")
-        cls.wait_for("the kubeconfig is written", lambda: os.path.exists(kubeconfig))
-        with open(kubeconfig) as f:
-            cls.port = int(re.search(r"server: https://[^\s]*:(\d+)", f.read()).group(1))
-        cls.wait_for("the gateway is ready", lambda: cls.send("GET", "/readyz")[0] == 200)
-        cls.wait_for("the namespace is there", lambda: cls.send("GET", "/api/v1/namespaces/default")[0] == 200)
-        cls.webhook = Webhook(path)
+        cls.gateway = Gateway(TORANA, ["--disable-admission-plugins=ServiceAccount"],
+                              tokens=f"{TOKEN},admin,admin-uid,\"system:masters\"\n")
+        cls.addClassCleanup(cls.gateway.stop)
+        wait_for("the gateway is ready", lambda: cls.send("GET", "/readyz")[0] == 200)
+        wait_for("the namespace is there", lambda: cls.send("GET", "/api/v1/namespaces/default")[0] == 200)
+        cls.webhook = Webhook(cls.gateway.path)
         cls.addClassCleanup(cls.webhook.stop)
-
-    @staticmethod
-    def wait_for(what, ready):
-        until = time.monotonic() + 60
-        while not ready():
-            if time.monotonic() > until:
-                raise AssertionError(f"{what} within a minute")
-            time.sleep(0.05)
-
-    @classmethod
-    def stop(cls):
-        cls.process.terminate()
-        try:
-            cls.process.wait(20)
-        except subprocess.TimeoutExpired:
-            cls.process.kill()
 
     @classmethod
     def send(cls, method, path, body=None):
         """The status, the object and the warnings."""
         # The gateway's certificate is not what is tested here.
         context = ssl._create_unverified_context()
-        connection = http.client.HTTPSConnection("127.0.0.1", cls.port, context=context, timeout=60)
+        connection = http.client.HTTPSConnection("127.0.0.1", cls.gateway.port, context=context, timeout=60)
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
         try:
             connection.request(method, path, body and json.dumps(body), headers)

@@ -58,7 +58,8 @@ fn reader(name: &str) -> String {
     )
 }
 
-/// In the front gateway only: impersonation is authorized there, so the impersonator needs no permissions behind it.
+/// In the front gateway only: impersonation is authorized there, so the impersonator needs no permissions
+/// behind it.
 const BOSS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -348,8 +349,8 @@ fn headers_make_nobody(front: &mut Caller, two: &Two) {
         back.close();
         assert_eq!(back.whoami(&headers).expect("it is known"), honest, "{more:?}");
     }
-    // Identity headers are ignored: without credentials the request is anonymous, with a certificate it is its
-    // subject's.
+    // Identity headers are ignored: without credentials the request is anonymous, with a certificate it is
+    // its subject's.
     let headers = lying(None, &[]);
     let headers: Vec<(&str, &str)> = headers.iter().map(|(k, v)| (*k, v.as_str())).collect();
     for caller in [&mut *front, &mut back] {

@@ -36,7 +36,8 @@ pub(crate) fn now() -> i64 {
     i64::try_from(since.as_secs()).expect("it is not that late")
 }
 
-/// An HTTPS server on 127.0.0.1 as `localhost` that answers each `(target, body)`. Its threads end with the process.
+/// An HTTPS server on 127.0.0.1 as `localhost` that answers each `(target, body)`. Its threads end with the
+/// process.
 pub(crate) struct Https {
     pub url: String,
     pub ca: String,

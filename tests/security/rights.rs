@@ -24,7 +24,8 @@ fn post(caller: &mut Caller, path: &str, token: Option<&str>, body: &Value) -> A
     caller.send("POST", path, &headers, &text)
 }
 
-/// A gateway with a privileged service account and two nodes, an administrator, and the first node's credential.
+/// A gateway with a privileged service account and two nodes, an administrator, and the first node's
+/// credential.
 fn with_a_node(dir: &Path, flags: &[&str]) -> (Gateway, Administrator, Caller) {
     let g = Gateway::start_with(dir, flags);
     let mut admin = Administrator::of(&g);

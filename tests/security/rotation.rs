@@ -1,5 +1,5 @@
-//! Client CAs are rotated while clients send requests: a client with a valid certificate is never refused, and the CA
-//! data published to backends is updated in time.
+//! Client CAs are rotated while clients send requests: a client with a valid certificate is never refused,
+//! and the CA data published to backends is updated in time.
 
 use crate::support::{Gateway, wait_for};
 use crate::wire::{Ca, Caller, Identity};

@@ -188,7 +188,8 @@ fn tokens_of_a_provider_authenticate_and_forged_ones_do_not() {
     parts[1] = &forged;
     refused(caller, &parts.join("."), "other claims under the same signature");
 
-    // After the provider rotates its keys, the new key is accepted and tokens signed with the removed one are refused.
+    // After the provider rotates its keys, the new key is accepted and tokens signed with the removed one are
+    // refused.
     let third = rsa();
     provider.publish(&[&third, &second]);
     wait_for("the new key is fetched", || {

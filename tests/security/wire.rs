@@ -175,7 +175,8 @@ impl Caller {
         self.open = None;
     }
 
-    /// Sends a request over the current connection, or over a new one if there is none or the server has closed it.
+    /// Sends a request over the current connection, or over a new one if there is none or the server has
+    /// closed it.
     pub(crate) fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut text = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n");
         for (name, value) in headers {

@@ -1,5 +1,6 @@
-//! Runs etcd on loopback: one member or three, on ephemeral ports, in temporary directories. It is `etcd` from PATH, or
-//! the binary that `TORANA_ETCD` names, so that the same tests run against every version at hand.
+//! Runs etcd on loopback: one member or three, on ephemeral ports, in temporary directories. It is `etcd`
+//! from PATH, or the binary that `TORANA_ETCD` names, so that the same tests run against every version at
+//! hand.
 #![allow(dead_code, reason = "each test binary uses only a part")]
 
 #[path = "forwarder.rs"]
@@ -49,8 +50,8 @@ pub(crate) fn is_there() -> bool {
     false
 }
 
-/// Writes a CA, a server certificate for loopback and a client certificate, in the layout that [`Etcd::start_secure`]
-/// expects.
+/// Writes a CA, a server certificate for loopback and a client certificate, in the layout that
+/// [`Etcd::start_secure`] expects.
 pub(crate) fn certificates(dir: &Path) {
     let write = |name: &str, text: String| std::fs::write(dir.join(name), text).expect("it can be made");
     let ca_key = KeyPair::generate().expect("it can be made");
@@ -205,7 +206,8 @@ impl Etcd {
         self.members[i].port
     }
 
-    /// Messages that the first member has received on watch streams: creations of watches and progress requests.
+    /// Messages that the first member has received on watch streams: creations of watches and progress
+    /// requests.
     pub(crate) fn watch_messages(&self) -> u64 {
         let mut stream = TcpStream::connect(("127.0.0.1", self.members[0].port)).expect("it listens");
         let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";

@@ -1,5 +1,5 @@
-//! A network that can be cut: forwards TCP connections to a port. While cut it holds all data, like a network that
-//! loses every packet; the held data is delivered when the cut is healed.
+//! A network that can be cut: forwards TCP connections to a port. While cut it holds all data, like a network
+//! that loses every packet; the held data is delivered when the cut is healed.
 #![allow(dead_code, reason = "each test binary uses only a part")]
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! A KMS v2 plugin: gRPC over a Unix socket, on its own thread. It "encrypts" by reversing bytes, under a key id
-//! that can be changed. It can be made unhealthy, unresponsive, or absent.
+//! A KMS v2 plugin: gRPC over a Unix socket, on its own thread. It "encrypts" by reversing bytes, under a key
+//! id that can be changed. It can be made unhealthy, unresponsive, or absent.
 
 #![allow(dead_code, reason = "each test binary uses only a part")]
 

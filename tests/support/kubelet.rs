@@ -1,5 +1,5 @@
-//! A kubelet in the test process: TLS with client certificates, logs, an exec that echoes over WebSocket and SPDY, and
-//! port forwarding over SPDY.
+//! A kubelet in the test process: TLS with client certificates, logs, an exec that echoes over WebSocket and
+//! SPDY, and port forwarding over SPDY.
 
 mod spdy;
 
@@ -64,8 +64,8 @@ pub(crate) fn patch_status(g: &super::Gateway, status: &str) {
 }
 
 impl Kubelet {
-    /// Starts the kubelet and writes `ca.crt`, `client.crt` and `client.key` into `dir`. Its threads end with the
-    /// process.
+    /// Starts the kubelet and writes `ca.crt`, `client.crt` and `client.key` into `dir`. Its threads end with
+    /// the process.
     pub(crate) fn start(dir: &Path) -> Self {
         let mut params = rcgen::CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

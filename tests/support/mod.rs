@@ -1,4 +1,5 @@
-//! Shared by several test binaries: a gateway process per test, on an ephemeral port, in a temporary directory.
+//! Shared by several test binaries: a gateway process per test, on an ephemeral port, in a temporary
+//! directory.
 #![allow(dead_code, reason = "each test binary uses only a part")]
 
 pub(crate) mod kubelet;
@@ -76,7 +77,8 @@ pub(crate) fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// `TORANA_TEST_CONTROLLERS` runs a suite with these control loops on, except where a test chooses them itself.
+/// `TORANA_TEST_CONTROLLERS` runs a suite with these control loops on, except where a test chooses them
+/// itself.
 fn controllers(flags: &[&str]) -> Option<String> {
     let loops = std::env::var("TORANA_TEST_CONTROLLERS").ok()?;
     let chosen = flags.iter().any(|flag| flag.starts_with("--controllers"));
@@ -194,7 +196,8 @@ impl Gateway {
 
     fn kubectl_run(&self, environment: &[(&str, &str)], args: &[&str], stdin: Option<&str>) -> Output {
         use std::io::Write;
-        // A private cache directory: kubectl caches discovery on disk, and a shared cache would leak between tests.
+        // A private cache directory: kubectl caches discovery on disk, and a shared cache would leak between
+        // tests.
         let mut child = Command::new("kubectl")
             .arg("--kubeconfig")
             .arg(self.kubeconfig())

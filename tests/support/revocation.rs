@@ -169,9 +169,9 @@ fn revoke(admin: &mut Administrator, how: Revoked, name: &str) {
     }
 }
 
-/// One round: grants a permission, lets several threads use it at the gateway `asked`, and revokes it at `admin`'s
-/// gateway meanwhile. Returns how long after the acknowledgement the last request began that was still allowed, or
-/// `None` if there was none.
+/// One round: grants a permission, lets several threads use it at the gateway `asked`, and revokes it at
+/// `admin`'s gateway meanwhile. Returns how long after the acknowledgement the last request began that was
+/// still allowed, or `None` if there was none.
 pub(crate) fn revocation_round(
     admin: &mut Administrator,
     asked: &Gateway,

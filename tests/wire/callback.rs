@@ -1,5 +1,5 @@
-//! The server that the gateway calls: admission and conversion webhooks, and a stand-in for an extension API server.
-//! Its certificate is made for this run.
+//! The server that the gateway calls: admission and conversion webhooks, and a stand-in for an extension API
+//! server. Its certificate is made for this run.
 
 use crate::http::{Headers, header, read_body, read_head};
 use base64::Engine as _;

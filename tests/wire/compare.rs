@@ -32,7 +32,8 @@ fn short(v: &Value) -> String {
     }
 }
 
-/// All differences of a step: the status code, the headers, the body, the events of a watch, the calls of a webhook.
+/// All differences of a step: the status code, the headers, the body, the events of a watch, the calls of a
+/// webhook.
 pub(crate) fn compare(step: &Step, want: &Value, got: &Value) -> Vec<Difference> {
     let mut found = Comparison {
         superset: step.superset,

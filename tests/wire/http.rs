@@ -1,5 +1,5 @@
-//! HTTP/1.1 as written on the wire, over TLS: nothing normalises paths, headers or bodies on the way. Blocking, because
-//! each case runs on a thread of its own.
+//! HTTP/1.1 as written on the wire, over TLS: nothing normalises paths, headers or bodies on the way.
+//! Blocking, because each case runs on a thread of its own.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -64,8 +64,8 @@ impl Endpoint {
     }
 }
 
-/// A TLS connection. Reading never writes: when a server closes before it has read a whole request, its response can
-/// still be read.
+/// A TLS connection. Reading never writes: when a server closes before it has read a whole request, its
+/// response can still be read.
 struct Tls(StreamOwned<ClientConnection, TcpStream>);
 
 impl Read for Tls {
@@ -197,7 +197,8 @@ impl Client {
         Self { endpoint, idle: None }
     }
 
-    /// One request. It is sent again if it failed on a kept-alive connection, which the server may have closed.
+    /// One request. It is sent again if it failed on a kept-alive connection, which the server may have
+    /// closed.
     pub(crate) fn send(&mut self, request: &Request) -> io::Result<Response> {
         if let Some(idle) = self.idle.take()
             && let Ok(response) = self.send_on(idle, request)

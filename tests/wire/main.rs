@@ -1,5 +1,5 @@
-//! Replays the exchanges recorded from kube-apiserver against a gateway in this process and compares every response:
-//! status code, headers and body. `README.md` describes the recordings and how to make new ones.
+//! Replays the exchanges recorded from kube-apiserver against a gateway in this process and compares every
+//! response: status code, headers and body. `README.md` describes the recordings and how to make new ones.
 //!
 //! - `WIRE_ONLY=crd` or `WIRE_ONLY=crd/lifecycle`: only these, with all differences.
 //! - `WIRE_SERVER=https://… WIRE_CA=ca.crt WIRE_TOKEN=…`: another server instead of a gateway.

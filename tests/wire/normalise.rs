@@ -1,8 +1,9 @@
 //! Turns the responses of one case into a form that is equal on every conforming server.
 //!
-//! A uid or resourceVersion becomes the place where the case first saw it (`<uid:create.metadata.uid>`), so that both
-//! "unchanged" and "changed" are compared. Values that the case itself sent stay as they are. Times near now become
-//! `<time>`; names, addresses and ports that the server chose become placeholders; tokens become their claims.
+//! A uid or resourceVersion becomes the place where the case first saw it (`<uid:create.metadata.uid>`), so
+//! that both "unchanged" and "changed" are compared. Values that the case itself sent stay as they are. Times
+//! near now become `<time>`; names, addresses and ports that the server chose become placeholders; tokens
+//! become their claims.
 
 use crate::paths;
 use crate::text::{Texts, is_generated, is_token};

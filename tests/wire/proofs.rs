@@ -1,4 +1,5 @@
-//! Shows that the comparison can fail: a changed status code, header or field of a recorded response is a difference.
+//! Shows that the comparison can fail: a changed status code, header or field of a recorded response is a
+//! difference.
 
 use crate::case::{Compare, Step};
 use crate::compare::compare;

@@ -9,8 +9,8 @@ use std::sync::Mutex;
 
 /// Cases that run at the same time. Most of a case is waiting for asynchronous effects.
 const JOBS: usize = 12;
-/// Cases that run alone although they were not recorded so, because writes of other cases show in them: a watch of an
-/// otherwise silent resource gets no bookmark before it ends.
+/// Cases that run alone although they were not recorded so, because writes of other cases show in them: a
+/// watch of an otherwise silent resource gets no bookmark before it ends.
 const ALONE: &[&str] = &["watch/timeout-and-bookmark"];
 /// The harness walks documents recursively, in the large frames of an unoptimised build.
 const STACK: usize = 16 << 20;

@@ -17,8 +17,8 @@ const COMPARED: &[&str] = &[
     "Allow",
 ];
 
-/// Headers that only the steps compare that name them. Any other header is a difference, whatever its value: the
-/// recordings have none.
+/// Headers that only the steps compare that name them. Any other header is a difference, whatever its value:
+/// the recordings have none.
 const ALLOWED: &[&str] = &[
     "Audit-Id",
     "Cache-Control",

@@ -35,7 +35,8 @@ pub(crate) fn pattern(text: &str) -> Regex {
     Regex::new(&text).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Parts of messages that are the server's own: a text that announces the part, the pattern, and what replaces it.
+/// Parts of messages that are the server's own: a text that announces the part, the pattern, and what
+/// replaces it.
 static MESSAGES: LazyLock<Vec<(&str, Regex, &str)>> = LazyLock::new(|| {
     [
         (
@@ -212,7 +213,8 @@ fn generated(s: &str, prefix: &str, fits: impl Fn(Option<char>) -> bool) -> Stri
     })
 }
 
-/// Copies a text. `found` gets the rest of it and the character before, and returns a length and what replaces it.
+/// Copies a text. `found` gets the rest of it and the character before, and returns a length and what
+/// replaces it.
 fn replace(s: &str, mut found: impl FnMut(&str, Option<char>) -> Option<(usize, String)>) -> String {
     let mut out = String::with_capacity(s.len());
     let (mut at, mut before) = (0, None);

@@ -2,13 +2,15 @@
 //!
 //! * [`FieldSet`] is a set of paths into an object; it reads and writes the `fieldsV1` encoding of
 //!   `metadata.managedFields`.
-//! * [`typed`] walks objects along their schema: the field set of an object, the difference between two objects.
+//! * [`typed`] walks objects along their schema: the field set of an object, the difference between two
+//!   objects.
 //! * [`managed`] updates `metadata.managedFields` on create, update and patch.
-//! * [`apply()`] is apply itself: merging a configuration into the live object, detecting conflicts, removing fields
-//!   that the configuration no longer contains. [`overlay()`] merges without ownership.
+//! * [`apply()`] is apply itself: merging a configuration into the live object, detecting conflicts, removing
+//!   fields that the configuration no longer contains. [`overlay()`] merges without ownership.
 //!
-//! Start at [`apply()`]. Schemas are accessed through [`ApplySchema`], implemented by the built-in schema table and
-//! by the schemas of custom resources. Storage and retries on conflict belong to the registry and the PATCH handler.
+//! Start at [`apply()`]. Schemas are accessed through [`ApplySchema`], implemented by the built-in schema
+//! table and by the schemas of custom resources. Storage and retries on conflict belong to the registry and
+//! the PATCH handler.
 
 mod changes;
 mod check;
@@ -42,7 +44,8 @@ pub trait ApplySchema: Copy {
         None
     }
 
-    /// The zero value of this type as upstream's Go types serialise it; a newly created object is compared with it.
+    /// The zero value of this type as upstream's Go types serialise it; a newly created object is compared
+    /// with it.
     fn empty(self) -> Value;
 }
 
@@ -102,8 +105,8 @@ pub enum AtVersion<S> {
 pub trait Versions<S> {
     /// Converts `object` from the version in its `apiVersion` to `api_version`.
     fn at(&self, object: &Value, api_version: &str) -> AtVersion<S>;
-    /// The index of the shape that `api_version` uses; versions with the same index need no conversion. `None`: the
-    /// version is no longer served.
+    /// The index of the shape that `api_version` uses; versions with the same index need no conversion.
+    /// `None`: the version is no longer served.
     fn shape(&self, api_version: &str) -> Option<usize>;
 }
 

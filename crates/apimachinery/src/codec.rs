@@ -1,7 +1,7 @@
 //! Codecs for the object tree: JSON, YAML, CBOR and the protobuf envelope.
 //!
-//! Each codec is a module of its own. [`budget`] bounds the memory a decoder may use; [`strict_errors`] collects the
-//! warnings of a decoder. Media type negotiation is left to `endpoints`.
+//! Each codec is a module of its own. [`budget`] bounds the memory a decoder may use; [`strict_errors`]
+//! collects the warnings of a decoder. Media type negotiation is left to `endpoints`.
 
 pub mod budget;
 pub mod cbor;

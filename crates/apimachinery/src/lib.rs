@@ -1,9 +1,10 @@
-//! Kubernetes API machinery: the object tree, its codecs, selectors, patches, server-side apply, validation and
-//! [`Status`].
+//! Kubernetes API machinery: the object tree, its codecs, selectors, patches, server-side apply, validation
+//! and [`Status`].
 //!
-//! Start at [`Value`], the tree every object is decoded into. Everything here is pure: no I/O, no async and no knowledge of
-//! a server, so every parser can be fuzzed in isolation. What depends on the types of the built-in kinds is left to
-//! `torana-kube-schema`, which implements [`apply::ApplySchema`] and [`patch::strategic::PatchSchema`] for them.
+//! Start at [`Value`], the tree every object is decoded into. Everything here is pure: no I/O, no async and
+//! no knowledge of a server, so every parser can be fuzzed in isolation. What depends on the types of the
+//! built-in kinds is left to `torana-kube-schema`, which implements [`apply::ApplySchema`] and
+//! [`patch::strategic::PatchSchema`] for them.
 //!
 //! ```
 //! use torana_apimachinery::codec::{json, yaml};

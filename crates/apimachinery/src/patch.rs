@@ -1,8 +1,8 @@
-//! The three patch formats that carry a change: JSON patch, JSON merge patch and strategic merge patch. Apply patches
-//! carry a desired configuration instead; see [`super::apply`].
+//! The three patch formats that carry a change: JSON patch, JSON merge patch and strategic merge patch. Apply
+//! patches carry a desired configuration instead; see [`super::apply`].
 //!
-//! Each submodule takes the object's tree and the request body and returns the new tree. Errors are the statuses
-//! upstream returns; some of them omit the reason.
+//! Each submodule takes the object's tree and the request body and returns the new tree. Errors are the
+//! statuses upstream returns; some of them omit the reason.
 
 pub mod json_patch;
 pub mod merge;

@@ -1,11 +1,16 @@
-//! Quantities: numbers with a suffix (`100m`, `1.5Gi`, `12e6`), compatible with upstream's `resource.Quantity`
-//! (`k8s.io/apimachinery/pkg/api/resource/quantity.go`).
+//! Quantities: numbers with a suffix (`100m`, `1.5Gi`, `12e6`), compatible with upstream's
+//! `resource.Quantity` (`k8s.io/apimachinery/pkg/api/resource/quantity.go`).
 //!
-//! Start at [`Quantity::parse`] and [`canonicalize`]. A quantity is stored exactly, in units of 10⁻⁹; like upstream,
-//! finer digits round away from zero.
+//! Start at [`Quantity::parse`] and [`canonicalize`]. A quantity is stored exactly, in units of 10⁻⁹; like
+//! upstream, finer digits round away from zero.
 
+mod canonical;
+mod parse;
+
+pub use canonical::{canonicalize, canonicalize_amount};
+
+use parse::{BAD_NUMBER, BAD_SUFFIX, binary_nanos, decimal_digits, low_bits, scale, small, split};
 use std::cmp::Ordering;
-use std::fmt;
 
 const NANO: i128 = 1_000_000_000;
 /// Quantities with a binary suffix saturate at this many units (2⁶³ − 1).
@@ -34,138 +39,12 @@ pub struct Quantity {
     amount: Option<Amount>,
 }
 
-/// Most digits of a decimal quantity in units of 10⁻⁹. Upstream has no limit, and a few bytes of exponent keep it busy
-/// for minutes (docs/wire/differences.md).
-const MAX_DIGITS: usize = 4096;
-/// Most digits before and after the point for which upstream uses 64-bit arithmetic.
-const SMALL_DIGITS: usize = 18;
-
-/// What upstream calculates with while it can (`int64Amount` in `amount.go`): `value × 10^scale`. How a quantity was written
-/// decides the scale: `1000m` is not reduced to `1`.
+/// What upstream calculates with while it can (`int64Amount` in `amount.go`): `value × 10^scale`. How a
+/// quantity was written decides the scale: `1000m` is not reduced to `1`.
 #[derive(Clone, Copy, Debug)]
 struct Amount {
     value: i64,
     scale: i32,
-}
-
-/// Upstream's messages for the three parse errors.
-const BAD_FORM: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-const BAD_NUMBER: &str = "unable to parse numeric part of quantity";
-const BAD_SUFFIX: &str = "unable to parse quantity's suffix";
-
-const DECIMAL: [(&str, i32); 10] = [
-    ("n", -9),
-    ("u", -6),
-    ("m", -3),
-    ("", 0),
-    ("k", 3),
-    ("M", 6),
-    ("G", 9),
-    ("T", 12),
-    ("P", 15),
-    ("E", 18),
-];
-const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
-
-/// A quantity's text, split into its lexical parts.
-struct Parts<'a> {
-    negative: bool,
-    /// Without leading zeros.
-    whole: &'a str,
-    fraction: &'a str,
-    suffix: &'a str,
-    /// Whether there is any digit. Upstream reads a number without one as zero, except in its slow path.
-    has_digits: bool,
-}
-
-/// Splits a text as upstream's `parseQuantityString`: sign, digits, a point and digits, letters, sign, digits. Each part may
-/// be missing.
-fn split(text: &str) -> Result<Parts<'_>, &'static str> {
-    let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let negative = text.starts_with('-');
-    if text.is_empty() {
-        return Err(BAD_FORM);
-    }
-    let (whole, rest) = unsigned.split_at(digits(unsigned));
-    let (fraction, suffix) = rest
-        .strip_prefix('.')
-        .map_or(("", rest), |after| after.split_at(digits(after)));
-    let after = suffix.trim_start_matches(|c: char| c.is_ascii() && b"eEinumkKMGTP".contains(&(c as u8)));
-    let exponent = after.strip_prefix(['-', '+']).unwrap_or(after);
-    if digits(exponent) != exponent.len() {
-        return Err(BAD_FORM);
-    }
-    Ok(Parts {
-        negative,
-        has_digits: !whole.is_empty() || !fraction.is_empty(),
-        whole: whole.trim_start_matches('0'),
-        fraction,
-        suffix,
-    })
-}
-
-/// Returns base (10 or 2), exponent and format of a suffix.
-fn scale(suffix: &str) -> Option<(u8, i32, Format)> {
-    if let Some((_, e)) = DECIMAL.iter().find(|(s, _)| *s == suffix) {
-        return Some((10, *e, Format::DecimalSi));
-    }
-    if let Some((_, e)) = BINARY.iter().find(|(s, _)| *s == suffix) {
-        return Some((2, i32::try_from(*e).ok()?, Format::BinarySi));
-    }
-    let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    // Upstream truncates too.
-    #[expect(clippy::cast_possible_truncation, reason = "as upstream")]
-    let exponent = exponent as i32;
-    Some((10, exponent, Format::DecimalExponent))
-}
-
-/// Rounds a decimal number away from zero by dropping its last `n` digits.
-fn drop_digits(digits: &mut Vec<u8>, n: usize) {
-    let kept = digits.len().saturating_sub(n);
-    let inexact = digits[kept..].iter().any(|d| *d != b'0');
-    digits.truncate(kept);
-    if !inexact {
-        return;
-    }
-    for digit in digits.iter_mut().rev() {
-        match digit {
-            b'9' => *digit = b'0',
-            other => {
-                *other += 1;
-                return;
-            }
-        }
-    }
-    digits.insert(0, b'1');
-}
-
-/// The digits of a decimal number in units of 10^`finest`, without leading zeros.
-fn decimal_digits(parts: &Parts<'_>, exponent: i32, finest: i32) -> Result<Vec<u8>, &'static str> {
-    let mut digits = [parts.whole.as_bytes(), parts.fraction.as_bytes()].concat();
-    let zeros = digits.iter().take_while(|d| **d == b'0').count();
-    digits.drain(..zeros);
-    if digits.is_empty() {
-        return Ok(digits);
-    }
-    let places = i64::try_from(parts.fraction.len()).unwrap_or(i64::MAX);
-    let shift = i64::from(exponent) - i64::from(finest) - places;
-    match usize::try_from(shift) {
-        Ok(up) if digits.len().saturating_add(up) > MAX_DIGITS => return Err(BAD_NUMBER),
-        Ok(up) => digits.resize(digits.len() + up, b'0'),
-        Err(_) => drop_digits(&mut digits, usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX)),
-    }
-    match digits.len() <= MAX_DIGITS {
-        true => Ok(digits),
-        false => Err(BAD_NUMBER),
-    }
-}
-
-/// The low 64 bits of a number, which is what upstream's big integers convert to.
-fn low_bits(digits: &[u8], negative: bool) -> i64 {
-    let digit = |n: u64, d: &u8| n.wrapping_mul(10).wrapping_add(u64::from(d - b'0'));
-    let n = digits.iter().fold(0, digit).cast_signed();
-    if negative { n.wrapping_neg() } else { n }
 }
 
 const fn divide_up(n: i128, divisor: i128) -> i128 {
@@ -274,8 +153,8 @@ impl Quantity {
         self.nanos
     }
 
-    /// The value rounded up to whole units. Beyond `i64` it is upstream's: 0 for a short number with a large suffix
-    /// (`10E`), the low 64 bits of others.
+    /// The value rounded up to whole units. Beyond `i64` it is upstream's: 0 for a short number with a large
+    /// suffix (`10E`), the low 64 bits of others.
     pub const fn value(self) -> i64 {
         self.units
     }
@@ -290,7 +169,8 @@ impl Quantity {
         self.nanos % NANO == 0
     }
 
-    /// The value, if upstream's `AsInt64` has it: by how the operands were written, `1000m` and `1.0` are no integers.
+    /// The value, if upstream's `AsInt64` has it: by how the operands were written, `1000m` and `1.0` are no
+    /// integers.
     pub fn as_i64(self) -> Option<i64> {
         let amount = self.amount?;
         (amount.scale >= 0).then(|| amount.raised(amount.scale)).flatten()
@@ -326,13 +206,15 @@ impl Quantity {
     }
 }
 
-/// A number that upstream keeps in 64 bits if it fits, and otherwise as a big integer, of which it takes the low bits.
+/// A number that upstream keeps in 64 bits if it fits, and otherwise as a big integer, of which it takes the
+/// low bits.
 #[expect(clippy::cast_possible_truncation, reason = "the low bits are wanted")]
 const fn narrow(n: i128) -> i64 {
     n as i64
 }
 
-/// `value × 10^scale`, rounded away from zero. Beyond `i64` it is upstream's: for some factors the low bits, else 0.
+/// `value × 10^scale`, rounded away from zero. Beyond `i64` it is upstream's: for some factors the low bits,
+/// else 0.
 fn scaled(value: i64, scale: i32) -> i64 {
     if matches!(scale, 1 | 2 | 3 | 6 | 9) {
         return value.wrapping_mul(10i64.pow(scale.unsigned_abs()));
@@ -344,189 +226,6 @@ fn scaled(value: i64, scale: i32) -> i64 {
         (power, false) => power.and_then(|power| i128::from(value).checked_mul(power)),
     };
     result.and_then(|n| i64::try_from(n).ok()).unwrap_or(0)
-}
-
-/// The amount of a quantity that upstream reads without arbitrary precision.
-fn small(parts: &Parts<'_>, base: u8, exponent: i32) -> Option<Amount> {
-    let whole = match parts.whole.trim_start_matches('0') {
-        "" => "0",
-        digits => digits,
-    };
-    let places = i32::try_from(parts.fraction.len()).ok()?;
-    let length = whole.len() + parts.fraction.len();
-    let number = || format!("{whole}{}", parts.fraction).parse::<i64>().ok();
-    let (value, scale) = match base {
-        10 => {
-            let scale = exponent.checked_sub(places)?;
-            (length <= SMALL_DIGITS && scale >= -9)
-                .then(number)?
-                .map(|n| (n, scale))?
-        }
-        _ => {
-            // Three decimal digits for every ten bits of the suffix.
-            let digits = i32::try_from(length).ok()?;
-            let fits = places == 0 && digits <= 14 - exponent / 10 * 3;
-            let value = fits
-                .then(number)??
-                .checked_mul(1i64.checked_shl(exponent.unsigned_abs())?)?;
-            (value, 0)
-        }
-    };
-    Some(Amount {
-        value: if parts.negative { -value } else { value },
-        scale,
-    })
-}
-
-/// A number with a binary suffix in units of 10⁻⁹, rounded up and capped.
-fn binary_nanos(parts: &Parts<'_>, exponent: i32) -> i128 {
-    /// As many digits of a fraction as 128 bits hold with the largest suffix; further ones only affect rounding.
-    const PLACES: usize = 20;
-    let factor = 1i128 << exponent.clamp(0, 60);
-    let digits = |text: &str| {
-        text.bytes()
-            .try_fold(0i128, |n, d| n.checked_mul(10)?.checked_add((d - b'0').into()))
-    };
-    let units = digits(parts.whole).and_then(|n| n.checked_mul(factor));
-    let Some(units) = units.filter(|n| *n < BINARY_MAX) else {
-        return BINARY_MAX * NANO;
-    };
-    let (kept, rest) = parts.fraction.split_at(parts.fraction.len().min(PLACES));
-    let fraction = digits(kept).unwrap_or(0) * factor;
-    let (part, exact) = match kept.len() {
-        places @ 0..=9 => (fraction * 10i128.pow(9 - places as u32), true),
-        places => {
-            let divisor = 10i128.pow(places as u32 - 9);
-            (divide_up(fraction, divisor), fraction % divisor == 0)
-        }
-    };
-    let inexact = exact && rest.bytes().any(|d| d != b'0');
-    (units * NANO + part + i128::from(inexact)).min(BINARY_MAX * NANO)
-}
-
-/// Returns the text the API serves for `text`: unchanged where upstream echoes its input, otherwise the canonical form.
-///
-/// # Errors
-/// Returns upstream's message.
-pub fn canonicalize(text: &str) -> Result<String, &'static str> {
-    canonical(text, -9)
-}
-
-/// Like [`canonicalize`], for an amount in a list of resources (requests, limits, capacities), which upstream rounds up to
-/// thousandths in defaulting.
-///
-/// # Errors
-/// Returns upstream's message.
-pub fn canonicalize_amount(text: &str) -> Result<String, &'static str> {
-    canonical(text, -3)
-}
-
-fn canonical(text: &str, finest: i32) -> Result<String, &'static str> {
-    let trimmed = text.trim();
-    let quantity = Quantity::parse(trimmed)?;
-    let parts = split(trimmed)?;
-    let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
-    let small = small(&parts, base, exponent);
-    if echoes(trimmed, quantity) && small.is_none_or(|amount| amount.scale >= finest) {
-        return Ok(trimmed.to_owned());
-    }
-    if base == 10 && quantity.nanos.unsigned_abs() >= i128::MAX.unsigned_abs() {
-        let (digits, unit) = match small {
-            Some(Amount { value, scale }) => {
-                let zeros = scale.rem_euclid(3);
-                let digits = format!("{}{}", value.unsigned_abs(), &"00"[..zeros.unsigned_abs() as usize]);
-                (digits.into_bytes(), scale - zeros)
-            }
-            None => (decimal_digits(&parts, exponent, finest)?, finest),
-        };
-        return Ok(wide_text(&digits, unit, format, parts.negative));
-    }
-    let unit = 10i128.pow((finest + 9).unsigned_abs());
-    let rounded = divide_up(quantity.nanos, unit).saturating_mul(unit);
-    Ok(Quantity::of(rounded, quantity.format, None).to_string())
-}
-
-/// The canonical form of a number of more than 128 bits, given in units of 10^`finest`.
-fn wide_text(digits: &[u8], finest: i32, format: Format, negative: bool) -> String {
-    let (mut digits, mut exponent) = (digits, finest);
-    // E (10^18) is the largest decimal suffix; exponents are not limited.
-    while let Some(less) = digits.strip_suffix(b"000")
-        && (exponent < 18 || format == Format::DecimalExponent)
-    {
-        digits = less;
-        exponent += 3;
-    }
-    let sign = if negative { "-" } else { "" };
-    let digits = String::from_utf8_lossy(digits);
-    match format {
-        Format::DecimalExponent if exponent != 0 => format!("{sign}{digits}e{exponent}"),
-        _ => {
-            let suffix = DECIMAL.iter().find(|(_, e)| *e == exponent).map_or("", |(s, _)| s);
-            format!("{sign}{digits}{suffix}")
-        }
-    }
-}
-
-/// True if upstream serves the text unchanged. Its fast path (small numbers already in normal form) caches the input
-/// text.
-fn echoes(text: &str, quantity: Quantity) -> bool {
-    let Ok(parts) = split(text) else { return false };
-    let Some((base, exponent, _)) = scale(parts.suffix) else {
-        return false;
-    };
-    let whole = parts.whole.trim_start_matches('0');
-    if quantity.nanos == 0 || whole.len() + parts.fraction.len() > 18 {
-        return false;
-    }
-    if base == 2 {
-        // Upstream's fast path budgets three decimal digits for every ten bits of the suffix.
-        let digits = i32::try_from(whole.len()).unwrap_or(i32::MAX);
-        let fast = parts.fraction.is_empty() && digits <= 14 - exponent / 10 * 3;
-        return fast && whole.parse::<u64>().is_ok_and(|n| n % 8 != 0);
-    }
-    let places = i32::try_from(parts.fraction.len()).unwrap_or(i32::MAX);
-    let total = exponent.saturating_sub(places);
-    if total < -9 || total % 3 != 0 {
-        return false;
-    }
-    let digits_end = if parts.fraction.is_empty() {
-        whole.ends_with("000")
-    } else {
-        let tail = format!("{whole}{}", parts.fraction);
-        tail.ends_with("000") || tail.starts_with('0')
-    };
-    !digits_end
-}
-
-impl fmt::Display for Quantity {
-    /// Writes the canonical form: no fraction, and the largest exponent divisible by 3 that keeps the mantissa an
-    /// integer.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.nanos == 0 {
-            return f.write_str("0");
-        }
-        let units = self.nanos / NANO;
-        if self.format == Format::BinarySi && self.is_integer() && units.abs() >= 1024 {
-            // Ei (2^60) is the largest binary suffix.
-            let bits = (units.trailing_zeros() / 10 * 10).min(60);
-            let suffix = BINARY.iter().find(|(_, b)| *b == bits).map_or("", |(s, _)| s);
-            return write!(f, "{}{suffix}", units >> bits);
-        }
-        let (mut mantissa, mut exponent) = (self.nanos, -9);
-        // E (10^18) is the largest decimal suffix; exponents are not limited.
-        while mantissa % 1000 == 0 && (exponent < 18 || self.format == Format::DecimalExponent) {
-            mantissa /= 1000;
-            exponent += 3;
-        }
-        match self.format {
-            Format::DecimalExponent if exponent == 0 => write!(f, "{mantissa}"),
-            Format::DecimalExponent => write!(f, "{mantissa}e{exponent}"),
-            _ => {
-                let suffix = DECIMAL.iter().find(|(_, e)| *e == exponent).map_or("", |(s, _)| s);
-                write!(f, "{mantissa}{suffix}")
-            }
-        }
-    }
 }
 
 impl std::str::FromStr for Quantity {
@@ -559,6 +258,7 @@ impl Ord for Quantity {
 
 #[cfg(test)]
 mod tests {
+    use super::parse::BAD_FORM;
     use super::*;
     use proptest::prelude::*;
 

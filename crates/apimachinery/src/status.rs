@@ -1,8 +1,8 @@
 //! `metav1.Status`: the error type of every API verb, with upstream's codes, reasons and messages
 //! (`k8s.io/apimachinery/pkg/api/errors/errors.go`).
 //!
-//! The constructors of [`Status`] correspond to upstream's `errors.New…` functions. Encoding a Status as a response
-//! is left to `endpoints::respond`.
+//! The constructors of [`Status`] correspond to upstream's `errors.New…` functions. Encoding a Status as a
+//! response is left to `endpoints::respond`.
 
 use super::field::{FieldError, FieldErrorKind, MAX_TEXT, aggregate, cut, quote};
 use super::gvk::GroupResource;
@@ -21,8 +21,8 @@ pub struct Status {
     pub details: Option<Box<Details>>,
     /// A fresh continue token, sent when the client's token has expired.
     pub continue_token: Option<String>,
-    /// The Status of another server, which is sent as it is; it may have a reason of its own. `code` and `message` are
-    /// taken from it.
+    /// The Status of another server, which is sent as it is; it may have a reason of its own. `code` and
+    /// `message` are taken from it.
     pub verbatim: Option<Box<Value>>,
 }
 
@@ -60,8 +60,8 @@ pub type Result<T, E = Status> = std::result::Result<T, E>;
 impl Status {
     /// A failure without details. Messages are truncated to slightly more than [`MAX_TEXT`] bytes.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        // Leaves room for the text around an aggregate. Aggregates are bounded by themselves and report how much they
-        // omit.
+        // Leaves room for the text around an aggregate. Aggregates are bounded by themselves and report how
+        // much they omit.
         const FRAME: usize = 4096;
         Self {
             code,
@@ -126,8 +126,8 @@ impl Status {
         Self::new(409, "AlreadyExists", format!("{gr} {} already exists", quote(name))).about(gr, name)
     }
 
-    /// 409: the write conflicts with the stored state; `why` says how. `gr.resource` may be a Kind where upstream
-    /// shows one.
+    /// 409: the write conflicts with the stored state; `why` says how. `gr.resource` may be a Kind where
+    /// upstream shows one.
     pub fn conflict(gr: &GroupResource, name: &str, why: &str) -> Self {
         Self::new(
             409,
@@ -146,8 +146,8 @@ impl Status {
         )
     }
 
-    /// 422 with one cause per error, as many as fit into [`MAX_TEXT`]. `kind` is the Kind; some callers pass the
-    /// resource, as upstream does.
+    /// 422 with one cause per error, as many as fit into [`MAX_TEXT`]. `kind` is the Kind; some callers pass
+    /// the resource, as upstream does.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let qualified = if group.is_empty() {
             kind.to_owned()

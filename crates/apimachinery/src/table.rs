@@ -1,7 +1,7 @@
 //! The text of a Table's cells that every kind shares: ages and durations, as `kubectl get` shows them.
 
-/// Formats a duration as kubectl does (`duration.HumanDuration`): with two units while the first is small, with one
-/// when it is large (`90s`, `5m12s`, `3h`, `2d4h`, `400d`).
+/// Formats a duration as kubectl does (`duration.HumanDuration`): with two units while the first is small,
+/// with one when it is large (`90s`, `5m12s`, `3h`, `2d4h`, `400d`).
 pub fn human_duration(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;

@@ -1,4 +1,5 @@
-//! Timestamps and durations in the formats of the API (`metav1.Time`, `metav1.MicroTime`) and of Go's `time` package.
+//! Timestamps and durations in the formats of the API (`metav1.Time`, `metav1.MicroTime`) and of Go's `time`
+//! package.
 //!
 //! All functions but [`now`] take the time as an argument, so tests need no clock.
 

@@ -1,9 +1,10 @@
 //! Validation that all kinds share: names, labels, annotations and object metadata, with upstream's messages
 //! (`k8s.io/apimachinery/pkg/util/validation` and `pkg/api/validation`).
 //!
-//! A check returns one message per violation; an empty list means the value is valid. [`meta::validate_object_meta`]
-//! is the check of whole metadata. Patterns are matched by hand instead of with a regex engine because names are
-//! checked on every write; the regular expressions only appear in messages.
+//! A check returns one message per violation; an empty list means the value is valid.
+//! [`meta::validate_object_meta`] is the check of whole metadata. Patterns are matched by hand instead of
+//! with a regex engine because names are checked on every write; the regular expressions only appear in
+//! messages.
 
 pub mod meta;
 pub mod net;
@@ -24,7 +25,8 @@ pub(crate) const LABEL_MAX: usize = 63;
 /// Maximum length of a DNS subdomain.
 pub(crate) const SUBDOMAIN_MAX: usize = 253;
 
-/// Formats a message with examples and the pattern, with upstream's wording (including its two spaces before `or`).
+/// Formats a message with examples and the pattern, with upstream's wording (including its two spaces before
+/// `or`).
 pub(crate) fn pattern_error(message: &str, pattern: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
         return format!("{message} (regex used for validation is '{pattern}')");
@@ -331,8 +333,8 @@ pub fn name_is_dns_subdomain(name: &str, prefix: bool) -> Vec<String> {
     dns1123_subdomain(&masked(name, prefix))
 }
 
-/// The name check of kinds with declarative validation. It ignores `generateName` and reports the maximum length in
-/// bytes.
+/// The name check of kinds with declarative validation. It ignores `generateName` and reports the maximum
+/// length in bytes.
 pub fn name_is_declared_subdomain(name: &str, prefix: bool) -> Vec<String> {
     if prefix {
         return Vec::new();

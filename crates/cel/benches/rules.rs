@@ -1,5 +1,5 @@
-//! Compilation of a typical rule, and evaluation of ten over an object of 20 KB. Run with `cargo bench -p torana-cel`.
-//! Times are the minimum over many batches, because noise only adds.
+//! Compilation of a typical rule, and evaluation of ten over an object of 20 KB. Run with
+//! `cargo bench -p torana-cel`. Times are the minimum over many batches, because noise only adds.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,17 +1,18 @@
-//! [`Budget`]: what several evaluations may cost together.
+//! [`Budget`]: a cost limit that several evaluations share.
 
 use crate::{Activation, Fail, Program, Val};
 
 /// Kubernetes' limit for one expression: about 0.1 s of kube-apiserver's time.
 const EACH: u64 = 1_000_000;
-/// What all evaluations together may cost on a thread that serves others meanwhile. Measured: 20 µs for loops, 200 µs for
-/// regular expressions and `split` on long strings.
+/// Limit for all evaluations together on a thread that must not be blocked. Measured: 20 µs for loops, 200 µs
+/// for regular expressions and `split` on long strings.
 const QUICK: u64 = 1_000;
-/// What an evaluation costs besides the steps of its expression.
+/// Fixed cost of an evaluation, besides the steps of its expression.
 const START: u64 = 5;
 
-/// What several evaluations may cost together. Start with [`Budget::quick`] on a thread that must not be blocked, and repeat
-/// the evaluations with [`Budget::full`] on another one if they turn out to be [`Exceeded::Costly`].
+/// A cost limit that several evaluations share. Start with [`Budget::quick`] on a thread that must not be
+/// blocked, and repeat the evaluations with [`Budget::full`] on another one if they turn out to be
+/// [`Exceeded::Costly`].
 #[derive(Debug)]
 pub struct Budget(Option<u64>);
 
@@ -25,12 +26,12 @@ pub enum Exceeded {
 }
 
 impl Budget {
-    /// Little, for all evaluations together.
+    /// A small limit for all evaluations together.
     pub fn quick() -> Self {
         Self(Some(QUICK))
     }
 
-    /// Kubernetes' limit, for each evaluation.
+    /// Kubernetes' limit for each evaluation.
     pub fn full() -> Self {
         Self(None)
     }

@@ -1,4 +1,5 @@
-//! The type checker: finds the type of every node and what every name refers to, or says why an expression has none.
+//! The type checker: determines the type of every node and resolves every name, or reports why that is
+//! impossible.
 
 mod call;
 mod format;
@@ -6,14 +7,14 @@ mod validate;
 
 use crate::Environment;
 use crate::ast::{Element, Entry, Expr, Fold, Id, Kind, Literal, Select, Struct};
-use crate::library::{self, Function};
+use crate::library::{self, Callee};
 use crate::source::Issues;
 use crate::types::{ObjectType, Type};
 use crate::unify::{MAX_PARTS, Unifier};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What the checker found.
+/// The result of the check.
 pub(crate) struct Checked {
     /// The type of each node, by id.
     pub types: Vec<Type>,
@@ -26,7 +27,7 @@ pub(crate) struct Checked {
 /// What a node refers to.
 #[derive(Clone, Default)]
 pub(crate) enum Reference {
-    /// Nothing by name.
+    /// The node is no reference.
     #[default]
     None,
     /// The declared variable with this index in [`Checked::variables`].
@@ -37,16 +38,6 @@ pub(crate) enum Reference {
     Object(Arc<ObjectType>),
     /// A function.
     Function(Callee),
-}
-
-/// The function that a call invokes.
-#[derive(Clone, Copy)]
-pub(crate) struct Callee {
-    pub function: &'static Function,
-    /// True for a method; false for a function whose qualified name looks like one.
-    pub member: bool,
-    /// A bit for each overload that the types of the arguments allow.
-    pub overloads: u64,
 }
 
 pub(crate) fn check(source: &str, root: &Expr, ids: usize, env: &Environment) -> Result<Checked, Issues> {
@@ -137,7 +128,7 @@ impl Checker<'_> {
         ty
     }
 
-    /// The type of what a name, which may be qualified, refers to.
+    /// The type of the variable or type that a name refers to. The name may be qualified.
     fn identifier(&mut self, id: Id, name: &str) -> Option<Type> {
         if let Some((_, ty)) = self.scopes.iter().rev().find(|(n, _)| &**n == name) {
             return Some(ty.clone());
@@ -166,7 +157,7 @@ impl Checker<'_> {
         {
             return ty;
         }
-        // A declared member is there; its value may still be an error.
+        // A declared member exists; reading it may still fail.
         if select.test
             && let Some(name) = &name
             && self.env.variable(name).is_some()
@@ -179,8 +170,8 @@ impl Checker<'_> {
         if select.test { Type::Bool } else { field }
     }
 
-    /// The name that a chain of selections spells, unless it is longer than any that is declared: every part of a chain is
-    /// looked up.
+    /// The name that a chain of selections spells, unless it is longer than any that is declared: every part
+    /// of a chain is looked up.
     fn name(&self, select: &Select) -> Option<String> {
         let (mut parts, mut first) = (2, &select.operand);
         while let Kind::Select(inner) = &first.kind
@@ -240,8 +231,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of elements of which one is `ty`. That literals hold values of one type is validated later, because the
-    /// values of `format` may differ.
+    /// The type of elements of which one is `ty`. That literals hold values of one type is validated later,
+    /// because the values of `format` may differ.
     fn join(&mut self, before: Option<Type>, ty: Type) -> Type {
         let Some(before) = before else { return ty };
         match self.unifier.assignable(&before, &ty) {

@@ -1,11 +1,12 @@
 //! What calls cost at run time: cel-go's numbers for the language, Kubernetes' for its libraries.
 
 use crate::library::Overload;
-use crate::library::net::Net;
 use crate::types::Type;
 use crate::value::Val;
+use crate::value::net::Net;
 
-/// What a call costs: part of it is known before the call, and bounds its work; the rest depends on the result.
+/// What a call costs: part of it is known before the call, and bounds its work; the rest depends on the
+/// result.
 #[derive(Clone, Copy)]
 pub(crate) struct CallCost {
     before: fn(&[Val<'_>]) -> u64,
@@ -123,7 +124,8 @@ fn allocation(result: &Val<'_>) -> u64 {
     size(result) + 1 + LIST
 }
 
-/// What a call costs. Without a single overload, of the language's own functions only equality depends on sizes.
+/// What a call costs. Without a single overload, of the language's own functions only equality depends on
+/// sizes.
 pub(crate) fn of_call(function: &str, overload: Option<&Overload>) -> CallCost {
     let first = overload.and_then(|o| o.params.first());
     let text = matches!(first, Some(Type::String | Type::Bytes));
@@ -194,7 +196,8 @@ pub(crate) fn of_call(function: &str, overload: Option<&Overload>) -> CallCost {
         }
         "check" => |_| CHECK,
         "fieldSelector" | "labelSelector" => |a| {
-            // Parsing, and a list and a struct for each requirement, of which the shortest has two characters.
+            // Parsing, and a list and a struct for each requirement, of which the shortest has two
+            // characters.
             LIST + tenth(at(a, 1)) + at(a, 1).div_ceil(2) * (LIST + 40)
         },
         _ => |_| 1,

@@ -1,5 +1,6 @@
-//! The static estimate: what an expression costs at most, from its form and the sizes in the schemas. It decides which
-//! rules a definition may have, so that its numbers are cel-go's and Kubernetes', oddities included.
+//! The static cost estimate: an upper bound from the form of the expression and the sizes in the schemas. It
+//! decides which rules a definition may have, so it reproduces the numbers of cel-go and Kubernetes, oddities
+//! included.
 
 mod call;
 mod size;
@@ -7,22 +8,22 @@ mod size;
 use crate::Environment;
 use crate::ast::{Expr, Fold, Kind, Literal};
 use crate::checker::{Checked, Reference};
-use crate::macros::{TARGET, is_bind};
+use crate::parser::macros::{TARGET, is_bind};
 use crate::types::{Schema, Type};
 use size::{Entries, Size};
 use std::sync::Arc;
 
-/// Where in the declared schemas a value is from.
+/// The place in the declared schemas that a value comes from.
 #[derive(Clone, Copy)]
 enum Place<'e> {
-    /// From nowhere. The first step from there ends at the root: cel-go's paths have no name of a variable then, and lose
-    /// their first step for it.
+    /// No place. The first selection from there leads to the root, because cel-go then takes it for the name
+    /// of a variable.
     Nowhere,
     /// A place with a schema, or one that the schemas do not have.
     At(Option<&'e Schema>),
 }
 
-/// What is known about a subexpression.
+/// The place and the size of a subexpression's value.
 #[derive(Clone)]
 struct Known<'e> {
     cost: u64,
@@ -34,7 +35,7 @@ struct Known<'e> {
 
 struct Local<'e> {
     name: Arc<str>,
-    /// Of reading it.
+    /// The cost of reading it.
     cost: u64,
     place: Place<'e>,
     size: Option<Size>,

@@ -4,6 +4,7 @@ mod fold;
 
 use crate::plan::{Call, Index, Node, Regex, Select, Selection};
 use crate::types::ObjectType;
+use crate::value::json_patch;
 use crate::value::{Dict, Fail, NO_OVERLOAD, Out, Record, Text, Val, error, no_overload};
 use crate::{Activation, Program, library};
 use std::collections::BTreeMap;
@@ -18,23 +19,23 @@ pub(crate) struct Machine<'p, 'a> {
     variables: Vec<Option<Out<'a>>>,
     /// Variables of loops.
     locals: Vec<Out<'a>>,
-    /// Values of locals that nobody has read yet.
+    /// Locals that have not been evaluated yet.
     unread: Vec<Option<&'a Node>>,
-    /// What the values of `Node::Twice` cost.
+    /// Cost of each value of `Node::Twice`.
     repeated: Vec<u64>,
     pub cost: u64,
     limit: u64,
     /// Bytes that may yet be allocated for strings and lists whose size the cost does not bound.
     memory: usize,
-    /// What patterns may yet take.
+    /// Remaining work for regular expressions.
     work: library::regex::Work,
 }
 
-/// What computed strings and lists may take in one evaluation. cel-go shares the parts of lists that are added, and
-/// charges nothing for what `replace` builds.
+/// Maximum bytes of computed strings and lists in one evaluation. cel-go shares the parts of lists that are
+/// added, and charges nothing for what `replace` builds.
 const MEMORY: usize = 64 << 20;
 
-/// The member of an object or map, if it is there. A field that is null is not.
+/// The member of an object or map, if it is present. A null field counts as absent.
 pub(crate) fn field<'a>(of: &Val<'a>, name: &'a str) -> Option<Out<'a>> {
     match of {
         Val::Object(m, ty) => {
@@ -190,8 +191,8 @@ impl<'p, 'a> Machine<'p, 'a> {
         }
         let mut out = BTreeMap::new();
         for (name, value) in values {
-            match Arc::ptr_eq(of, &library::patch::TYPE) {
-                true => library::patch::set(&mut out, name, value)?,
+            match Arc::ptr_eq(of, &json_patch::TYPE) {
+                true => json_patch::set(&mut out, name, value)?,
                 false => drop(out.insert(Str::new(name), value)),
             }
         }
@@ -228,7 +229,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             of => (of, select.kind == Selection::Optional),
         };
         let found = match of {
-            // Only what is set is present.
+            // Unset fields of a constructed object count as absent.
             Val::Record(record) if optional || select.kind == Selection::Test => {
                 Ok(record.fields.get(&*select.field).cloned())
             }
@@ -291,7 +292,8 @@ impl<'p, 'a> Machine<'p, 'a> {
                 for node in nodes {
                     match self.expr(node) {
                         Ok(arg) => args.push(arg),
-                        // Of more than two, those behind an error are not evaluated. The call is charged if there are none.
+                        // Of more than two, those behind an error are not evaluated. The call is charged if
+                        // there are none.
                         Err(Fail::Error(why)) if args.len() + 1 == nodes.len() => {
                             args.push(Val::Null);
                             return self.in_vain(call, Fail::Error(why), &args);
@@ -419,7 +421,7 @@ fn memory_of(v: &Val<'_>) -> usize {
     }
 }
 
-/// What an optional selection comes to.
+/// The result of an optional selection.
 fn wrap(found: Option<Val<'_>>) -> Val<'_> {
     Val::Optional(found.map(Arc::new))
 }

@@ -2,6 +2,31 @@
 
 use std::sync::Arc;
 
+/// Words that the language reserves, although they have no meaning. Identifiers cannot have these names; fields after a dot
+/// can.
+pub(crate) const RESERVED: [&str; 17] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// Words with tokens of their own.
+pub(crate) const KEYWORDS: [&str; 4] = ["true", "false", "null", "in"];
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token {
     Int(u64),
@@ -38,7 +63,8 @@ const PUNCTUATION: [&str; 25] = [
 pub(crate) struct Lexer<'s> {
     chars: &'s [char],
     at: usize,
-    /// How many more strings that do not end are read as less, each of which may be scanned to the end of the text.
+    /// Remaining number of unterminated strings that are read as something shorter. Each may be scanned to
+    /// the end of the text, which would take quadratic time without a limit.
     retries: usize,
     pub errors: Vec<(u32, String)>,
 }
@@ -216,7 +242,8 @@ impl<'s> Lexer<'s> {
         Some(Token::Int(value.unwrap_or(u64::MAX)))
     }
 
-    /// The prefix of a string literal here, if there is one: whether it is of bytes, whether it is raw, its length.
+    /// The prefix of a string literal here, if there is one: whether it is of bytes, whether it is raw, its
+    /// length.
     fn string_prefix(&self) -> Option<(bool, bool, usize)> {
         let (mut bytes, mut raw, mut n) = (false, false, 0);
         loop {
@@ -285,8 +312,8 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// What starts a string that does not end is read as less: the prefix is a name, and the first two of three quotes are
-    /// an empty string.
+    /// The start of an unterminated string is read as something shorter: the prefix as a name, the first two
+    /// of three quotes as an empty string.
     fn unterminated(&mut self, start: usize, prefix: usize, triple: bool) -> Option<Token> {
         let retry = self.retries > 0;
         self.retries = self.retries.saturating_sub(1);

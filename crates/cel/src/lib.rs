@@ -1,22 +1,24 @@
 //! The Common Expression Language (CEL) as Kubernetes v1.36 speaks it.
 //!
-//! Start at [`Environment`], which declares the variables of an expression, and [`Environment::compile`]. A [`Program`] is
-//! type-checked, has an estimated cost ([`Program::estimated_cost`]), and is evaluated over borrowed trees under a cost
-//! limit ([`Program::evaluate`]). Errors are worded as cel-go words them. What an expression is for, and what happens
-//! when it fails, is left to the caller.
+//! Start at [`Environment`], which declares the variables of an expression, and [`Environment::compile`]. A
+//! [`Program`] is type-checked, has an estimated cost ([`Program::estimated_cost`]), and is evaluated over
+//! borrowed trees under a cost limit ([`Program::evaluate`]). Errors are worded as cel-go words them. What an
+//! expression is for, and what happens when it fails, is left to the caller.
 //!
 //! # Declaring variables
 //!
 //! A [`Schema`] says what is known about a variable. For an object of a structural schema, make it bottom-up:
-//! [`ObjectType::new`] with a [`Field`] for each property (its name escaped as [`escape`] does), [`Schema::object`],
-//! [`Schema::list`], [`Schema::map`] and [`Schema::scalar`], each with the largest size that a value may have; estimates
-//! of cost depend on it. [`Schema::nullable`] and [`Schema::list_type`] are fields. For an object without a schema, as in
-//! admission policies, declare [`Schema::any`]: the expression is checked as far as its form allows (`dyn`), and everything
-//! else at run time. The same schema then turns a tree into a [`Val`] ([`Val::of`]); it copies nothing.
+//! [`ObjectType::new`] with a [`Field`] for each property (its name escaped as [`escape`] does),
+//! [`Schema::object`], [`Schema::list`], [`Schema::map`] and [`Schema::scalar`], each with the largest size
+//! that a value may have; estimates of cost depend on it. [`Schema::nullable`] and [`Schema::list_type`] are
+//! fields. For an object without a schema, as in admission policies, declare [`Schema::any`]: the expression
+//! is checked as far as its form allows (`dyn`), and everything else at run time. The same schema then turns
+//! a tree into a [`Val`] ([`Val::of`]); it copies nothing.
 //!
-//! A name may have dots: `authorizer.requestResource` or `variables.replicas` declare members that are resolved one by one,
-//! whether or not `variables` itself is declared. An [`Activation`] is asked for a variable each time an expression reads
-//! it, and may compute it then; [`Variable`]s in an array are the simplest one.
+//! A name may have dots: `authorizer.requestResource` or `variables.replicas` declare members that are
+//! resolved one by one, whether or not `variables` itself is declared. An [`Activation`] is asked for a
+//! variable each time an expression reads it, and may compute it then; [`Variable`]s in an array are the
+//! simplest one.
 //!
 //! ```
 //! use torana_apimachinery::json;
@@ -43,7 +45,6 @@ mod estimate;
 mod eval;
 mod lexer;
 mod library;
-mod macros;
 mod parser;
 mod plan;
 mod source;
@@ -53,20 +54,20 @@ mod unify;
 mod value;
 
 pub use budget::{Budget, Exceeded};
-pub use library::authorizer::{Authority, Authorizer, Check, Decision};
-pub use library::format::Format;
-pub use library::net::Net;
-pub use library::semver::Semver;
-pub use library::url::Url;
 pub use source::{Issue, Issues};
 pub use time_value::Stamp;
 pub use types::{Field, ListType, ObjectType, Schema, Type, escape};
-pub use value::{Dict, Fail, Key, List, Out, Record, Text, Val};
+pub use value::authority::{Authority, Authorizer, Check, Decision};
+pub use value::format::Format;
+pub use value::net::Net;
+pub use value::semver::Semver;
+pub use value::url::Url;
+pub use value::{Dict, Fail, Key, List, Out, Record, Text, TreeError, Val, WrongNames};
 
 use std::sync::Arc;
 
-/// The variables and types that expressions may name. A copy shares what both declare: environments that differ in a few
-/// of many variables cost what differs.
+/// The variables and types that expressions may name. A copy shares what both declare: environments that
+/// differ in a few of many variables cost what differs.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: imbl::HashMap<Arc<str>, Schema>,
@@ -87,20 +88,26 @@ pub struct Program {
     estimate: u64,
 }
 
-/// Why an expression cannot be used for something, in the order in which Kubernetes finds out.
-#[derive(Debug)]
+/// Why an expression cannot be used for something, in the order in which Kubernetes finds out, and in its
+/// words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// It does not compile.
-    Compilation(Issues),
-    /// It has another type.
+    /// It has a mistake of syntax or type.
+    #[error("compilation failed: {0}")]
+    Compilation(#[source] Issues),
+    /// It has another type than the place where it is used requires.
+    #[error("unexpected type {0}")]
     Type(Type),
-    /// Its constants cannot be computed ([`Issues::is_of_constants`]).
-    Instantiation(Issues),
+    /// Its constants cannot be computed ([`Issues::is_of_constants`]), such as a pattern that is no regular
+    /// expression.
+    #[error("program instantiation failed: {0}")]
+    Instantiation(#[source] Issues),
 }
 
 /// Where an evaluation finds its variables.
 pub trait Activation<'a> {
-    /// The value of a declared variable; asked each time the expression reads it. `None` is an error of the expression.
+    /// The value of a declared variable; asked each time the expression reads it. `None` is an error of the
+    /// expression.
     fn variable(&self, name: &str) -> Option<Out<'a>>;
 }
 
@@ -151,20 +158,21 @@ impl Environment {
         self.variables.insert(name, schema);
     }
 
-    /// Lets expressions construct objects, as those of mutating policies do: `Object{…}` and, for the fields in it,
-    /// `Object.spec{…}` and so on, with any fields; `JSONPatch{op, path, from, value}`; and the function
-    /// `jsonpatch.escapeKey`. The results are [`Val::Record`]s.
+    /// Lets expressions construct objects, as those of mutating policies do: `Object{…}` and, for the fields
+    /// in it, `Object.spec{…}` and so on, with any fields; `JSONPatch{op, path, from, value}`; and the
+    /// function `jsonpatch.escapeKey`. The results are [`Val::Record`]s.
     pub fn allow_construction(&mut self) {
         self.constructs_objects = true;
     }
 
-    /// Lets expressions name a value: `cel.bind(gpu, device.attributes['gpu.example.com'], gpu.memory > gpu.used)`.
+    /// Lets expressions name a value:
+    /// `cel.bind(gpu, device.attributes['gpu.example.com'], gpu.memory > gpu.used)`.
     pub fn allow_binding(&mut self) {
         self.binds = true;
     }
 
-    /// Tells estimates that only what a variable has has a declared size. The rules of custom resources, which are estimated
-    /// without this, take the elements of a literal for the first variable.
+    /// Tells estimates that only what a variable has has a declared size. The rules of custom resources,
+    /// which are estimated without this, take the elements of a literal for the first variable.
     pub fn forget_root(&mut self) {
         self.root = None;
     }
@@ -193,7 +201,7 @@ impl Environment {
         }
         match name {
             _ if !self.constructs_objects => None,
-            "JSONPatch" => Some(library::patch::TYPE.clone()),
+            "JSONPatch" => Some(value::json_patch::TYPE.clone()),
             "Object" => Some(Arc::new(ObjectType::open(name))),
             _ => name.starts_with("Object.").then(|| Arc::new(ObjectType::open(name))),
         }
@@ -225,7 +233,8 @@ impl Environment {
         let checked = checker::check(source, &tree.root, tree.ids, self)?;
         let estimate = estimate::estimate(&tree.root, &checked, self);
         let result = checked.types[tree.root.id].clone();
-        let plan = plan::plan(&tree.root, &checked).map_err(|why| Issues::of_constants(why, result.clone()))?;
+        let plan =
+            plan::plan(&tree.root, &checked).map_err(|why| Issues::of_constants(why.to_string(), result.clone()))?;
         Ok(Program {
             plan,
             result,
@@ -235,8 +244,8 @@ impl Environment {
     }
 }
 
-/// True if the expression selects the field from the variable by name: `claims.email`, `claims.?email` or `has(claims.email)`, but
-/// not `claims['email']`. False for what is no expression.
+/// True if the expression selects the field from the variable by name: `claims.email`, `claims.?email` or
+/// `has(claims.email)`, but not `claims['email']`. False for what is no expression.
 pub fn selects(source: &str, variable: &str, field: &str) -> bool {
     parser::parse(source, false).is_ok_and(|tree| tree.root.selects(variable, field))
 }

@@ -1,27 +1,27 @@
-//! The functions. Each library lists its functions with their overloads as text; [`function`] finds them by name.
+//! The functions. Each library lists its functions with their overloads as text; [`function`] finds them by
+//! name.
 
-pub(crate) mod authorizer;
-pub(crate) mod format;
+mod authorizer;
+mod format;
 mod lists;
-pub(crate) mod net;
+mod net;
 mod optional;
-pub(crate) mod patch;
+mod patch;
 pub(crate) mod printf;
 mod quantity;
 pub(crate) mod regex;
-pub(crate) mod semver;
+mod semver;
 mod sets;
 mod signature;
 mod standard;
 mod strings;
 mod times;
-pub(crate) mod url;
+mod url;
 
 pub(crate) use lists::sum_of;
 pub(crate) use standard::{element, key, no_index, shown};
 
 use crate::Environment;
-use crate::checker::Callee;
 use crate::types::Type;
 use crate::value::{Fail, Out, Text, Val};
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ use std::sync::LazyLock;
 /// Evaluates a call; may take its arguments.
 pub(crate) type Run = for<'a, 'x> fn(&'x mut [Val<'a>]) -> Out<'a>;
 
-/// A name, and what is called by it.
+/// A function: its name, its overloads and its implementation.
 pub(crate) struct Function {
     pub name: &'static str,
     pub overloads: Vec<Overload>,
@@ -46,7 +46,8 @@ pub(crate) enum Body {
     Or,
     Conditional,
     NotStrictlyFalse,
-    /// `or` and `orValue` of optionals, whose argument is evaluated only if there is no value. True for `orValue`.
+    /// `or` and `orValue` of optionals, whose argument is evaluated only if there is no value. True for
+    /// `orValue`.
     Alternative {
         value: bool,
     },
@@ -63,7 +64,7 @@ pub(crate) struct Overload {
 /// A function as the libraries declare it: its name, its body, and its overloads as [`signature`] reads them.
 type Declaration = (&'static str, Body, &'static [&'static str]);
 
-/// The type that a name denotes in every environment.
+/// The built-in type of this name.
 pub(crate) fn type_named(name: &str) -> Option<Type> {
     Some(match name {
         "bool" => Type::Bool,
@@ -132,6 +133,16 @@ impl Function {
     }
 }
 
+/// The function that a call invokes.
+#[derive(Clone, Copy)]
+pub(crate) struct Callee {
+    pub function: &'static Function,
+    /// True for a method; false for a function whose qualified name looks like one.
+    pub member: bool,
+    /// A bit for each overload that the types of the arguments allow.
+    pub overloads: u64,
+}
+
 impl Callee {
     /// The overloads that the types of the arguments allow.
     pub(crate) fn allowed(&self) -> impl Iterator<Item = &'static Overload> {
@@ -147,7 +158,8 @@ impl Callee {
     }
 }
 
-/// What cel-go says about values that no overload takes: operators that the left value has say less.
+/// cel-go's message for arguments that no overload accepts. It is shorter if the left operand's type has the
+/// operator.
 pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std::borrow::Cow<'static, str> {
     let number = |v: &Val<'_>| matches!(v, Val::Int(_) | Val::Uint(_) | Val::Double(_));
     let time = |v: &Val<'_>| matches!(v, Val::Duration(_) | Val::Timestamp(_));
@@ -171,7 +183,7 @@ pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std:
     format!("no such overload: {function}({})", types.join(", ")).into()
 }
 
-/// The fields of an object by their names in expressions, for expressions that do not know that it is one.
+/// The fields of an object by their names in expressions, for expressions that see it as `dyn`.
 pub(crate) fn object_entries<'a>(object: &Val<'a>) -> Result<Vec<(Val<'a>, Val<'a>)>, Fail> {
     let Val::Object(m, of) = object else {
         return Ok(Vec::new());

@@ -1,17 +1,17 @@
-//! The plan of an expression: the checked tree with every name resolved, constants folded, and the cost of each step
-//! decided, which [`eval`](super::eval) walks.
+//! The plan of an expression: the checked tree with every name resolved, constants folded, and the cost of
+//! each step decided, which [`eval`](super::eval) walks.
 //!
-//! cel-go charges for chains of selections as wholes ("attributes"), and folds constant lists, maps and conversions. The
-//! planner does likewise, so that costs agree.
+//! cel-go charges for chains of selections as wholes ("attributes"), and folds constant lists, maps and
+//! conversions. The planner does likewise, so that costs agree.
 
 mod fold;
 
 use crate::ast::{Call as CallExpr, Element, Expr, Kind, Literal, Select as SelectExpr, Struct, op};
-use crate::checker::{Callee, Checked, Reference};
+use crate::checker::{Checked, Reference};
 use crate::cost::{self, CallCost};
-use crate::library::regex::{self, Pattern};
-use crate::library::{self, Body, Function};
-use crate::macros::TARGET;
+use crate::library::regex::{self, Pattern, PatternError};
+use crate::library::{self, Body, Callee, Function};
+use crate::parser::macros::TARGET;
 use crate::types::{ObjectType, Type};
 use crate::value::{Fail, Key, List, NO_OVERLOAD, Text, Val};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ pub(crate) enum Node {
         index: usize,
         charge: u64,
     },
-    /// `has` of a declared variable: true unless its value is an error.
+    /// `has` of a declared variable: true unless reading it fails.
     Declared {
         index: usize,
     },
@@ -69,7 +69,7 @@ pub(crate) enum Node {
         value: Box<Node>,
         result: Box<Node>,
     },
-    /// The second time.
+    /// The second read of the value of [`Node::Twice`].
     Again {
         slot: usize,
     },
@@ -134,23 +134,43 @@ pub(crate) struct Fold {
     pub var2: Option<usize>,
 }
 
-/// A plan, and how many slots for variables of loops it needs.
+/// A plan, and the number of slots that its loop variables need.
 pub(crate) struct Plan {
     pub root: Node,
     pub slots: usize,
 }
 
-/// The error is that of a constant whose conversion fails, or of a pattern that is not valid.
-pub(crate) fn plan(root: &Expr, checked: &Checked) -> Result<Plan, String> {
+/// Why a well-typed expression has no plan, in the words that cel-go has when it makes a program of it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlanError {
+    /// A selection has no type. cel-go finds out when it converts the checked expression.
+    #[error("missing type conversion to proto: ")]
+    Untyped,
+    #[error("reference to undefined type: {0}")]
+    UndefinedType(String),
+    /// A constant cannot be an index.
+    #[error("invalid qualifier type: {0}")]
+    Qualifier(&'static str),
+    /// A conversion does not take the type of its constant.
+    #[error("no such overload: {function}({given})")]
+    NoOverload { function: &'static str, given: String },
+    /// The conversion of a constant fails.
+    #[error(transparent)]
+    Constant(#[from] Fail),
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+}
+
+/// Plans a checked expression.
+pub(crate) fn plan(root: &Expr, checked: &Checked) -> Result<Plan, PlanError> {
     let mut planner = Planner {
         checked,
         scopes: Vec::new(),
         slots: 0,
         states: regex::MAX_TOTAL_STATES,
     };
-    // A selection that has no type is found out when cel-go converts the checked expression.
     if checked.types.contains(&Type::Opaque("")) {
-        return Err("missing type conversion to proto: ".to_owned());
+        return Err(PlanError::Untyped);
     }
     let root = planner.expr(root)?;
     Ok(Plan {
@@ -163,7 +183,7 @@ struct Planner<'c> {
     checked: &'c Checked,
     scopes: Vec<Arc<str>>,
     slots: usize,
-    /// How many more states the patterns may have.
+    /// Remaining states for constant patterns.
     states: u32,
 }
 
@@ -181,7 +201,7 @@ pub(crate) fn constant(literal: &Literal) -> Val<'static> {
 }
 
 impl Node {
-    /// True for what cel-go calls an attribute: what is selected from a variable, and conditionals.
+    /// True for an attribute in the sense of cel-go: a variable with selections, or a conditional.
     fn is_attribute(&self) -> bool {
         matches!(
             self,
@@ -196,7 +216,8 @@ impl Node {
         }
     }
 
-    /// The attribute as a part of another one (a branch, an index, what `has` tests), which is not charged for itself.
+    /// The attribute as a part of another one (a branch, an index, what `has` tests), which is not charged
+    /// for itself.
     fn uncharged(mut self) -> Self {
         let mut node = &mut self;
         loop {
@@ -238,7 +259,7 @@ impl Planner<'_> {
         self.scopes.len() - 1
     }
 
-    fn expr(&mut self, e: &Expr) -> Result<Node, String> {
+    fn expr(&mut self, e: &Expr) -> Result<Node, PlanError> {
         torana_apimachinery::interrupt::checkpoint();
         match &self.checked.references[e.id] {
             Reference::Variable(index) if matches!(&e.kind, Kind::Select(select) if select.test) => {
@@ -251,7 +272,7 @@ impl Planner<'_> {
                 });
             }
             Reference::Type(Type::Object(of)) if of.is_open() => {
-                return Err(format!("reference to undefined type: {}", of.name));
+                return Err(PlanError::UndefinedType(of.name.to_string()));
             }
             Reference::Type(of) => return Ok(Node::Const(Val::Type(of.runtime_name().into()))),
             _ => {}
@@ -277,7 +298,7 @@ impl Planner<'_> {
         })
     }
 
-    fn list(&mut self, elements: &[Element]) -> Result<Node, String> {
+    fn list(&mut self, elements: &[Element]) -> Result<Node, PlanError> {
         let mut nodes = Vec::with_capacity(elements.len());
         for element in elements {
             nodes.push((self.expr(&element.value)?, element.optional));
@@ -289,7 +310,7 @@ impl Planner<'_> {
         })
     }
 
-    fn object(&mut self, e: &Expr, of: &Struct) -> Result<Node, String> {
+    fn object(&mut self, e: &Expr, of: &Struct) -> Result<Node, PlanError> {
         let Reference::Object(ty) = &self.checked.references[e.id] else {
             unreachable!("the checker resolved every type")
         };
@@ -300,13 +321,13 @@ impl Planner<'_> {
         Ok(Node::Object(ty.clone(), nodes.into()))
     }
 
-    fn select(&mut self, select: &SelectExpr) -> Result<Node, String> {
+    fn select(&mut self, select: &SelectExpr) -> Result<Node, PlanError> {
         let operand = self.expr(&select.operand)?;
         let kind = if select.test { Selection::Test } else { Selection::Plain };
         Ok(selection(operand, select.field.clone(), kind))
     }
 
-    fn call(&mut self, e: &Expr, call: &CallExpr) -> Result<Node, String> {
+    fn call(&mut self, e: &Expr, call: &CallExpr) -> Result<Node, PlanError> {
         if &*call.function == op::OPT_SELECT {
             let operand = self.expr(&call.args[0])?;
             let Kind::Literal(Literal::String(field)) = &call.args[1].kind else {
@@ -337,7 +358,7 @@ impl Planner<'_> {
         self.apply(callee, args)
     }
 
-    fn apply(&mut self, callee: &Callee, mut args: Vec<Node>) -> Result<Node, String> {
+    fn apply(&mut self, callee: &Callee, mut args: Vec<Node>) -> Result<Node, PlanError> {
         let function = callee.function;
         let run = match function.body {
             Body::And | Body::Or | Body::Conditional | Body::NotStrictlyFalse | Body::Alternative { .. } => {
@@ -359,7 +380,7 @@ impl Planner<'_> {
             let index = args.pop().expect("an index has two operands");
             let operand = args.pop().expect("an index has two operands");
             if let Some(kind) = index.as_const().and_then(no_qualifier) {
-                return Err(format!("invalid qualifier type: {kind}"));
+                return Err(PlanError::Qualifier(kind));
             }
             let index = if index.is_attribute() { index.uncharged() } else { index };
             return Ok(Node::Index(Box::new(Index {
@@ -385,10 +406,11 @@ impl Planner<'_> {
         if let (true, [Node::Const(value)]) = (function.converts(), args.as_slice()) {
             return match run(&mut [value.clone()]) {
                 Ok(value) => Ok(Node::Const(value)),
-                Err(Fail::Error(why)) if why == NO_OVERLOAD => {
-                    Err(format!("no such overload: {}({})", function.name, value.type_name()))
-                }
-                Err(why) => Err(why.to_string()),
+                Err(Fail::Error(why)) if why == NO_OVERLOAD => Err(PlanError::NoOverload {
+                    function: function.name,
+                    given: value.type_name().to_owned(),
+                }),
+                Err(why) => Err(why.into()),
             };
         }
         let run = match (function.name, overload.and_then(|o| o.params.first())) {
@@ -400,7 +422,7 @@ impl Planner<'_> {
             Some(Node::Const(Val::String(source))) => {
                 let pattern = Pattern::new(source)?;
                 let left = self.states.checked_sub(pattern.states());
-                self.states = left.ok_or_else(|| regex::too_large(source))?;
+                self.states = left.ok_or_else(|| PatternError::TooLarge((**source).into()))?;
                 Regex::Constant(pattern)
             }
             _ => Regex::Computed,
@@ -427,7 +449,7 @@ impl Planner<'_> {
     }
 }
 
-/// What cel-go calls the type of a constant that cannot be an index.
+/// cel-go's name for the type of a constant that cannot be an index.
 fn no_qualifier(index: &Val<'_>) -> Option<&'static str> {
     match index {
         Val::Null => Some("types.Null"),

@@ -3,7 +3,7 @@
 use crate::types::Type;
 use std::fmt;
 
-/// What is wrong with an expression: one or more errors, worded and drawn as cel-go does.
+/// The errors of an expression, formatted as cel-go formats them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issues {
     list: Vec<Issue>,
@@ -23,9 +23,9 @@ pub struct Issue {
     snippet: Option<String>,
 }
 
-/// Longer lines are not drawn.
+/// Longer lines are not shown.
 const MAX_SNIPPET: usize = 16_384;
-/// Beyond this, further errors are left out.
+/// Maximum number of errors; further ones are dropped.
 const MAX_ISSUES: usize = 100;
 
 impl Issues {
@@ -48,8 +48,8 @@ impl Issues {
         }
     }
 
-    /// True if the expression is well-typed, but computing its constants fails: what cel-go reports when it makes a program
-    /// of it ("program instantiation failed").
+    /// True if the expression is well-typed, but computing its constants fails: what cel-go reports when it
+    /// makes a program of it ("program instantiation failed").
     pub fn is_of_constants(&self) -> bool {
         self.of_constants.is_some()
     }
@@ -93,7 +93,8 @@ impl Issues {
     }
 }
 
-/// The line, and below it dots up to the column; wide characters get wide dots, so that the mark stays below its column.
+/// The line, and below it dots up to the column. Wide characters get wide dots, so that the mark stays in its
+/// column.
 fn draw(line: &str, column: usize) -> String {
     let line = line.replace('\t', " ");
     let mut out = format!("\n | {line}\n | ");

@@ -277,10 +277,10 @@ fn errors_are_worded_and_placed_as_cel_go_does() {
     );
 }
 
-/// cel-go's `internalIsAssignableNull` accepts null wherever an optional value is wanted, and an optional list or map can be
-/// indexed, so that an index on null is an error of the evaluation only.
+/// cel-go's `internalIsAssignableNull` accepts null wherever an optional value is wanted, and an optional
+/// list or map can be indexed, so that an index on null is an error of the evaluation only.
 #[test]
-fn what_has_no_elements_or_fields_is_not_indexed_or_selected_from() {
+fn scalars_cannot_be_indexed_or_selected_from() {
     let no_index = |types: &str| format!("found no matching overload for '_[_]' applied to '({types})'");
     let no_field = |of: &str| format!("type '{of}' does not support field selection");
     for (source, wanted) in [
@@ -494,8 +494,9 @@ fn source() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|p| p.join(" "))
 }
 
-/// Whether the expression selects from a value whose type is not known, or from an optional value or null (which may stand for
-/// one). Evaluation counts that step, and cel-go's estimate, whose numbers these are, does not.
+/// Whether the expression selects from a value whose type is not known, or from an optional value or null
+/// (which may stand for one). Evaluation counts that step, and cel-go's estimate, whose numbers these are,
+/// does not.
 fn selects_of_unknown_values(source: &str, env: &Environment) -> bool {
     fn any(e: &Expr, checked: &checker::Checked) -> bool {
         let operand = match &e.kind {

@@ -1,5 +1,6 @@
-//! Types of expressions, and schemas: what is known about the values a variable can have.
+//! Types of expressions, and schemas: the types and sizes of the values that a variable can have.
 
+use crate::lexer::{KEYWORDS, RESERVED};
 use std::fmt;
 use std::sync::Arc;
 use torana_apimachinery::Str;
@@ -10,7 +11,8 @@ use torana_apimachinery::Str;
 pub enum Type {
     /// Known at run time only.
     Dyn,
-    /// Known at run time only, too. It is told apart in errors, and cannot be the range of a loop. Numbers of the input are doubles.
+    /// Known at run time only, like `Dyn`, but shown differently in errors and not allowed as the range of a
+    /// loop. Numbers of the input are doubles.
     Any,
     Null,
     Bool,
@@ -32,7 +34,7 @@ pub enum Type {
     Opaque(&'static str),
     /// A type parameter of an overload.
     Param(u32),
-    /// The type of an expression that has an error, which no further error is reported about.
+    /// The type of an expression with an error. Expressions that use it report no further error.
     Error,
 }
 
@@ -45,7 +47,7 @@ pub struct ObjectType {
     fields: Box<[Field]>,
     /// The indexes of the fields, sorted by their names in the object.
     by_key: Box<[u32]>,
-    /// What all other fields are, if they are allowed.
+    /// The schema of undeclared fields, if the object may have any.
     others: Option<&'static Field>,
 }
 
@@ -56,11 +58,11 @@ pub struct Field {
     pub name: Str,
     /// The name in the object.
     pub key: Str,
-    /// What values the field can have.
+    /// The type and size of the field's values.
     pub schema: Schema,
 }
 
-/// What is known about the values of a location: their type and their sizes.
+/// The type and the maximum sizes of the values at one place of an object.
 #[derive(Clone, Debug)]
 pub struct Schema {
     /// The type in expressions.
@@ -69,20 +71,21 @@ pub struct Schema {
     pub items: Option<Arc<Schema>>,
     /// The keys of a map, if their sizes are known.
     pub keys: Option<Arc<Schema>>,
-    /// How many elements, characters or bytes a value has at most.
+    /// Maximum number of elements, characters or bytes of a value.
     pub max_size: u64,
     /// True if null is a value.
     pub nullable: bool,
-    /// How the elements of a list are told apart.
+    /// How elements of a list are identified.
     pub list_type: ListType,
-    /// True if expressions may escape the key that a map has the value under: `extra.example__dot__org` for `example.org`.
+    /// True if expressions may escape the key that a map has the value under: `extra.example__dot__org` for
+    /// `example.org`.
     pub escaped_key: bool,
 }
 
-/// How the elements of a list are told apart when lists are compared and added: `x-kubernetes-list-type`.
+/// How elements are identified when lists are compared and added: `x-kubernetes-list-type`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ListType {
-    /// By their place.
+    /// By index.
     #[default]
     Atomic,
     /// By their value; their order does not matter.
@@ -91,7 +94,7 @@ pub enum ListType {
     Map(Arc<[Str]>),
 }
 
-/// A schema about which nothing is known.
+/// A schema that restricts nothing.
 pub(crate) const ANY: Schema = Schema {
     ty: Type::Dyn,
     items: None,
@@ -104,7 +107,7 @@ pub(crate) const ANY: Schema = Schema {
 
 pub(crate) static DYN: Schema = ANY;
 
-/// What is known about JSON that its reader takes as it is.
+/// The schema of JSON without a schema of its own.
 const JSON: Schema = Schema {
     ty: Type::Any,
     escaped_key: true,
@@ -127,7 +130,7 @@ static ANY_FIELD: Field = Field {
     schema: ANY,
 };
 
-/// A field that is there, but whose type is none.
+/// A field that exists but has no type.
 static UNTYPED_FIELD: Field = Field {
     name: Str::const_new(""),
     key: Str::const_new(""),
@@ -192,7 +195,7 @@ impl ObjectType {
     }
 }
 
-/// Identity: two types are the same only if they are one, or if they are open and have one name.
+/// Types are equal if they are the same instance, or if both are open and have the same name.
 impl PartialEq for ObjectType {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other) || (self.others.is_some() && other.others.is_some() && self.name == other.name)
@@ -220,8 +223,8 @@ impl Schema {
         ANY
     }
 
-    /// A schema of JSON about which nothing is known, as Go's decoder reads it: all numbers are doubles. Expressions may escape
-    /// the keys of its objects.
+    /// A schema of JSON about which nothing is known, as Go's decoder reads it: all numbers are doubles.
+    /// Expressions may escape the keys of its objects.
     pub fn json() -> Self {
         JSON
     }
@@ -260,34 +263,14 @@ impl Schema {
     }
 }
 
-/// Words that cannot be identifiers, and therefore no names of fields.
-const WORDS: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+/// True for reserved words, which cannot be names of fields.
+fn is_word(name: &str) -> bool {
+    KEYWORDS.contains(&name) || RESERVED.contains(&name)
+}
 
 /// The name in expressions of a property; `None` if expressions cannot name it.
 pub fn escape(property: &str) -> Option<String> {
-    if WORDS.contains(&property) {
+    if is_word(property) {
         return Some(format!("__{property}__"));
     }
     let first = property.bytes().next()?;
@@ -335,7 +318,7 @@ pub(crate) fn unescape(name: &str) -> Option<String> {
             "dot" => out.push('.'),
             "dash" => out.push('-'),
             "slash" => out.push('/'),
-            word if WORDS.contains(&word) && name.len() == end + 4 => out.push_str(word),
+            word if is_word(word) && name.len() == end + 4 => out.push_str(word),
             _ => return None,
         }
         rest = &inner[end + 2..];
@@ -352,17 +335,17 @@ static KEYS: Schema = Schema {
 };
 
 impl Schema {
-    /// What is known about the elements of a list, or the values of a map.
+    /// The schema of the elements of a list, or of the values of a map.
     pub(crate) fn item(&self) -> Option<&Self> {
         self.items.as_deref()
     }
 
-    /// What is known about the keys of a map.
+    /// The schema of the keys of a map.
     pub(crate) fn key(&self) -> Option<&Self> {
         matches!(self.ty, Type::Map(_)).then(|| self.keys.as_deref().unwrap_or(&KEYS))
     }
 
-    /// What is known about a field.
+    /// The schema of a field.
     pub(crate) fn member(&self, name: &str) -> Option<&Self> {
         match &self.ty {
             Type::Object(of) => of.field(name).map(|f| &f.schema),
@@ -404,8 +387,8 @@ impl Type {
         }
     }
 
-    /// The name as cel-go's `Type.String` has it, which messages about the type of a result show. Messages of the checker show
-    /// shorter ones (`Display`).
+    /// The name as cel-go's `Type.String` has it, which messages about the type of a result show. Messages of
+    /// the checker show shorter ones (`Display`).
     pub fn full_name(&self) -> String {
         match self {
             Self::Any => "google.protobuf.Any".to_owned(),

@@ -1,7 +1,7 @@
-//! Type parameters and what they stand for.
+//! Unification: binds type parameters to types.
 //!
-//! The types of nested literals share their parts, and each is as deep as the literal. So that checking them takes time in
-//! proportion to their text, what is known about a part is kept by its address.
+//! The types of nested literals share their parts, and each is as deep as the literal. So that checking them
+//! takes time in proportion to their text, what is known about a part is kept by its address.
 
 use crate::types::Type;
 use std::cell::Cell;
@@ -13,16 +13,16 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Unifier {
     bound: Vec<Option<Type>>,
-    /// What parameters stood for before they were bound, so that a failed attempt can be undone.
+    /// Earlier bindings of parameters, so that a failed attempt can be undone.
     trail: Vec<(u32, Option<Type>)>,
     /// The parameters whose meaning has changed, in that order.
     changed: Vec<u32>,
     counted: ByAddress<Counted>,
 }
 
-/// What is known about a composite type.
+/// Cached properties of a composite type.
 struct Counted {
-    /// It is kept, so that no other type gets its address.
+    /// Keeps the type alive, so that no other one gets its address.
     _of: Type,
     parts: usize,
     params: Option<Params>,
@@ -30,7 +30,8 @@ struct Counted {
     until: Cell<usize>,
 }
 
-/// The lowest and the highest of the parameters in a type, and in what they stand for: what is known changes with them.
+/// The lowest and the highest of the parameters in a type, and in what they stand for: what is known changes
+/// with them.
 type Params = (u32, u32);
 
 fn joined(a: Option<Params>, b: Option<Params>) -> Option<Params> {
@@ -44,7 +45,7 @@ fn has(params: Option<Params>, n: u32) -> bool {
     params.is_some_and(|(lowest, highest)| (lowest..=highest).contains(&n))
 }
 
-/// What is known about composite types, by the address of what they are made of.
+/// Cached properties of composite types, by the address of their parts.
 type ByAddress<T> = HashMap<usize, T, BuildHasherDefault<AddressHasher>>;
 
 /// Addresses are spread already, except for their lowest bits.
@@ -75,13 +76,13 @@ fn address(t: &Type) -> Option<usize> {
     }
 }
 
-/// How many parameters an overload has at most.
+/// Maximum number of type parameters of an overload.
 const PER_OVERLOAD: usize = 2;
 /// A type has no more parts than this: those of an expression could double with each of its loops.
 pub(crate) const MAX_PARTS: usize = 1000;
 
 impl Unifier {
-    /// A parameter that stands for nothing yet.
+    /// An unbound parameter.
     pub(crate) fn fresh(&mut self) -> Type {
         self.bound.push(None);
         Type::Param(self.bound.len() as u32 - 1)
@@ -99,7 +100,7 @@ impl Unifier {
         rebuild(t, &|n| Type::Param(first + n))
     }
 
-    /// What a parameter stands for, or else the type itself.
+    /// The type that a parameter is bound to; other types unchanged.
     pub(crate) fn resolve(&self, t: &Type) -> Type {
         self.resolved(t).clone()
     }
@@ -114,7 +115,7 @@ impl Unifier {
         t
     }
 
-    /// The type without parameters: those that stand for nothing are dyn.
+    /// The type with parameters replaced by their bindings; unbound ones become dyn.
     pub(crate) fn close(&self, t: &Type) -> Type {
         self.closing().close(t)
     }
@@ -178,7 +179,7 @@ impl Unifier {
         joined(on_the_way, inside)
     }
 
-    /// What is known about the type and still holds.
+    /// The cached properties of the type, unless they are outdated.
     fn known(&self, t: &Type) -> Option<&Counted> {
         let known = self.counted.get(&address(t)?)?;
         if known.params.is_some() {
@@ -204,7 +205,7 @@ impl Unifier {
         all
     }
 
-    /// True if the two types go together; binds parameters.
+    /// True if the two types can be unified; binds parameters.
     pub(crate) fn assignable(&mut self, from: &Type, to: &Type) -> bool {
         self.all_assignable(std::slice::from_ref(from), std::slice::from_ref(to))
     }
@@ -241,7 +242,8 @@ impl Unifier {
         }
     }
 
-    /// Whether the parameter can stand for the type; `None` if it stands for nothing and cannot stand for this.
+    /// Whether the parameter can stand for the type; `None` if it stands for nothing and cannot stand for
+    /// this.
     fn substitute(&mut self, n: u32, t: &Type) -> Option<bool> {
         if *t == Type::Param(n) {
             return Some(true);
@@ -392,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_does_not_stand_for_what_has_it() {
+    fn a_parameter_is_not_bound_to_a_type_that_contains_it() {
         let mut unifier = Unifier::default();
         let (a, b) = (unifier.fresh(), unifier.fresh());
         let of_b = nested(b.clone(), 3);

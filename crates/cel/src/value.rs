@@ -1,23 +1,34 @@
 //! [`Val`]: values of expressions. Strings, lists, maps and objects of the input are borrowed, never copied.
 
+pub(crate) mod authority;
 mod collections;
 mod compare;
 mod convert;
+pub(crate) mod format;
+pub(crate) mod json_patch;
 mod key;
+pub(crate) mod net;
+pub(crate) mod semver;
+pub(crate) mod url;
 
-pub use collections::{Dict, List, Record};
+pub use collections::{Dict, List, Record, WrongNames};
 pub(crate) use compare::identity;
+pub use convert::TreeError;
 pub use key::Key;
 
-use crate::library::{authorizer::Authority, format::Format, net::Net, semver::Semver, url::Url};
 use crate::time_value::Stamp;
 use crate::types::ObjectType;
+use authority::Authority;
+use format::Format;
+use net::Net;
+use semver::Semver;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use torana_apimachinery::Map;
 use torana_apimachinery::quantity::Quantity;
+use url::Url;
 
 /// A value of an expression.
 #[derive(Clone, Debug, Default)]

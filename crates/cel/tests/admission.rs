@@ -1,5 +1,6 @@
-//! What expressions come to in the environments of admission policies: each line of `admission.tsv` has an expression, its cost and its
-//! outcome in kube-apiserver; each stands for a cause of differences that a comparison with cel-go found.
+//! What expressions come to in the environments of admission policies: each line of `admission.tsv` has an
+//! expression, its cost and its outcome in kube-apiserver; each stands for a cause of differences that a
+//! comparison with cel-go found.
 
 use torana_apimachinery::codec::json::to_string;
 use torana_apimachinery::json;

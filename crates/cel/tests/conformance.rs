@@ -1,5 +1,6 @@
-//! Facts from the conformance suite of the language (github:google/cel-spec, `tests/simple`): what expressions without
-//! variables and protobuf messages come to. Each line of `conformance.tsv` has a name, an expression, and its result.
+//! Facts from the conformance suite of the language (github:google/cel-spec, `tests/simple`): what
+//! expressions without variables and protobuf messages come to. Each line of `conformance.tsv` has a name, an
+//! expression, and its result.
 
 use torana_cel::{Environment, Key, Val, Variable};
 
@@ -86,7 +87,7 @@ fn same(found: &str, wanted: &str) -> bool {
 }
 
 #[test]
-fn expressions_come_to_what_the_suite_says() {
+fn expressions_evaluate_as_the_suite_expects() {
     let different: Vec<&str> = DIFFERENT.lines().filter_map(|l| l.split('\t').next()).collect();
     let mut wrong = Vec::new();
     for line in include_str!("conformance.tsv").lines() {

@@ -1,6 +1,6 @@
-//! What expressions cost at most, what they cost, and what they come to in kube-apiserver. Each line of `facts.tsv` has an
-//! expression over `self`, the estimate, the cost, and the result; each stands for a cause of differences that a
-//! comparison with cel-go found.
+//! What expressions cost at most, what they cost, and what they come to in kube-apiserver. Each line of
+//! `facts.tsv` has an expression over `self`, the estimate, the cost, and the result; each stands for a cause
+//! of differences that a comparison with cel-go found.
 
 use std::sync::Arc;
 use torana_apimachinery::json;
@@ -66,7 +66,7 @@ fn estimates_costs_and_results_are_those_of_kube_apiserver() {
 }
 
 #[test]
-fn what_kube_apiserver_refuses_is_refused_in_its_words() {
+fn rejections_match_kube_apiserver() {
     for (source, why) in [
         (
             "self.ints.existsOne(i, true)",
@@ -94,7 +94,8 @@ fn what_kube_apiserver_refuses_is_refused_in_its_words() {
     }
 }
 
-/// Each line has a text, and the errors about it. `OPERAND` stands for the list of what an operand starts with.
+/// Each line has a text, and the errors about it. `OPERAND` stands for the list of what an operand starts
+/// with.
 #[test]
 fn syntax_errors_are_those_of_cel_go() {
     const OPERAND: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";

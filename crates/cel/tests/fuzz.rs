@@ -1,5 +1,5 @@
-//! Runs the fuzz body of expressions over its seeds and mutations of them: without the gateway, which takes longer to
-//! build. The gateway's `tests/fuzz.rs` runs it with all others.
+//! Runs the fuzz body of expressions over its seeds and mutations of them: without the gateway, which takes
+//! longer to build. The gateway's `tests/fuzz.rs` runs it with all others.
 
 #[path = "../../../fuzz/bodies/expressions.rs"]
 mod expressions;

@@ -75,7 +75,7 @@ fn shown(source: &str) -> String {
         Ok(Val::String(s)) => s.to_string(),
         Ok(v) => v
             .to_tree()
-            .map_or_else(|e| e, |t| torana_apimachinery::codec::json::to_string(&t)),
+            .map_or_else(|e| e.to_string(), |t| torana_apimachinery::codec::json::to_string(&t)),
         Err(e) => format!("error: {e}"),
     })
 }
@@ -171,7 +171,7 @@ fn expressions_construct_objects_and_patches() {
     );
     let checked = |source: &str| {
         with(&env, source, |v, _| match v {
-            Ok(Val::Record(record)) => record.check_names(),
+            Ok(Val::Record(record)) => record.check_names().map_err(|e| e.to_string()),
             other => panic!("{other:?}"),
         })
     };

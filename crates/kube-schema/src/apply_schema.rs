@@ -1,4 +1,5 @@
-//! Adapter from the schema table to server-side apply: [`ApplyType`] implements [`ApplySchema`] for built-in kinds.
+//! Adapter from the schema table to server-side apply: [`ApplyType`] implements [`ApplySchema`] for built-in
+//! kinds.
 
 use super::decode::zero;
 use super::{Emit, Field, FreeForm, ListType, MapType, Ty, TypeDef};
@@ -6,8 +7,8 @@ use torana_apimachinery::Value;
 use torana_apimachinery::apply::{ApplySchema, Member, Scalar, Shape};
 use torana_apimachinery::codec::json;
 
-/// A position in the schema. List and map semantics come from the field that holds a value, so the field is kept
-/// rather than only its type.
+/// A position in the schema. List and map semantics come from the field that holds a value, so the field is
+/// kept rather than only its type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ApplyType {
     /// The root of a document.
@@ -119,8 +120,8 @@ impl ApplySchema for ApplyType {
         let f = self.def()?.field(name)?;
         match f.default {
             Some(text) => json::decode(text.as_bytes()).ok(),
-            // The published schema gives a required, always-encoded key its zero value as default, and upstream's
-            // merge keys honour schema defaults.
+            // The published schema gives a required, always-encoded key its zero value as default, and
+            // upstream's merge keys honour schema defaults.
             None if f.required && f.emit == Emit::Zero => Some(zero(f.ty)),
             None => None,
         }

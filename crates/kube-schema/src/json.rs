@@ -1,9 +1,10 @@
-//! The JSON encoding of documents with their members in the order of Go's structs, which clients and their tests compare
-//! as text: `kind`, `apiVersion`, `metadata`, `spec`, `status`. The tree itself is sorted (see [`Value`]).
+//! The JSON encoding of documents with their members in the order of Go's structs, which clients and their
+//! tests compare as text: `kind`, `apiVersion`, `metadata`, `spec`, `status`. The tree itself is sorted (see
+//! [`Value`]).
 //!
-//! Start at [`encode`], which looks the kind up in the schema table. What the table does not describe is written sorted, as
-//! Go writes maps: custom resources, labels, field sets of managed fields. Members that a definition lacks follow the
-//! declared ones.
+//! Start at [`encode`], which looks the kind up in the schema table. What the table does not describe is
+//! written sorted, as Go writes maps: custom resources, labels, field sets of managed fields. Members that a
+//! definition lacks follow the declared ones.
 
 mod documents;
 
@@ -70,8 +71,8 @@ pub fn members(shape: Shape, map: &Map) -> impl Iterator<Item = (&str, &Value, S
 
 // === impl Shape ===
 
-/// Where a member is: its place in the struct ([`PLACE`]), the index of its field ([`FIELD`]), and in the lower half its index
-/// in the sorted map. Sorts by the first.
+/// Where a member is: its place in the struct ([`PLACE`]), the index of its field ([`FIELD`]), and in the
+/// lower half its index in the sorted map. Sorts by the first.
 type Place = u64;
 
 const PLACE: u32 = 48;

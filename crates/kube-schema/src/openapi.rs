@@ -1,7 +1,8 @@
 //! OpenAPI schemas of the built-in kinds, in both dialects upstream serves.
 //!
-//! Start at [`Components::schemas`]. Nothing is cached here: the compressed descriptions are inflated while a document
-//! is built and dropped with the [`Components`]. Paths and whole documents are assembled by `endpoints`.
+//! Start at [`Components::schemas`]. Nothing is cached here: the compressed descriptions are inflated while a
+//! document is built and dropped with the [`Components`]. Paths and whole documents are assembled by
+//! `endpoints`.
 
 use super::{Emit, Field, FreeForm, ListType, MapType, PatchStrategy, SchemaOr, Ty, TypeDef, by_name, types};
 use std::borrow::Cow;
@@ -11,13 +12,16 @@ use std::sync::LazyLock;
 use torana_apimachinery::json;
 use torana_apimachinery::value::{Map, Value};
 
-/// All descriptions, deflated: NUL-terminated, each definition's own before those of its fields, in table order.
+/// All descriptions, deflated: NUL-terminated, each definition's own before those of its fields, in table
+/// order.
 static DESCRIPTIONS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.bin"));
 
-/// What query parameters mean: pairs of `<options kind>.<field in lower case>` and the text, each NUL-terminated.
+/// What query parameters mean: pairs of `<options kind>.<field in lower case>` and the text, each
+/// NUL-terminated.
 static PARAMETERS: &str = include_str!(concat!(env!("OUT_DIR"), "/parameters.txt"));
 
-/// Upstream's description of a query parameter, a field of an options kind such as `ListOptions` or `PodLogOptions`.
+/// Upstream's description of a query parameter, a field of an options kind such as `ListOptions` or
+/// `PodLogOptions`.
 pub fn parameter(options: &str, name: &str) -> Option<&'static str> {
     /// By options kind, then by field.
     static TEXTS: LazyLock<BTreeMap<&str, Vec<(&str, &str)>>> = LazyLock::new(|| {
@@ -70,7 +74,8 @@ pub fn component(name: &str) -> Option<Value> {
     Some(Components::load().schema(Dialect::V3, by_name(name)?, &[]))
 }
 
-/// The transitive closure of `names` under references, sorted and without duplicates; unknown names are skipped.
+/// The transitive closure of `names` under references, sorted and without duplicates; unknown names are
+/// skipped.
 pub fn closure<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'static str> {
     let mut seen: BTreeSet<&'static str> = BTreeSet::new();
     let mut open: Vec<&'static TypeDef> = names.into_iter().filter_map(by_name).collect();
@@ -285,8 +290,8 @@ fn property(dialect: Dialect, f: &Field, text: &str, values: &[&str]) -> Value {
     Value::Object(out)
 }
 
-/// Appends the enum values to a description. Upstream also appends a description of each value, which the source of
-/// the table does not contain.
+/// Appends the enum values to a description. Upstream also appends a description of each value, which the
+/// source of the table does not contain.
 fn with_values<'a>(text: &'a str, values: &[&str]) -> Cow<'a, str> {
     if values.is_empty() {
         return Cow::Borrowed(text);

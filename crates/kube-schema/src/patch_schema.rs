@@ -1,4 +1,5 @@
-//! Adapter from the schema table to strategic merge patch: [`PatchType`] implements [`PatchSchema`] for built-in kinds.
+//! Adapter from the schema table to strategic merge patch: [`PatchType`] implements [`PatchSchema`] for
+//! built-in kinds.
 
 use super::{Field, FreeForm, PatchStrategy, Ty, TypeDef};
 use torana_apimachinery::patch::strategic::{FieldPatch, PatchSchema};

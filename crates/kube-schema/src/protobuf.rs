@@ -1,9 +1,10 @@
 //! The protobuf codec of built-in kinds, driven by the schema table. Start at [`encode`] and [`decode`].
 //!
-//! JSON and protobuf share their fields, except that JSON inlines embedded structs (`Field::embedded_in`) and that some
-//! scalars are messages. The encoder writes what upstream's generated marshallers write: fields by number, non-pointer
-//! scalars even if zero, non-pointer structs even if empty, maps sorted by key. The decoder accepts any valid wire
-//! encoding; it skips unknown fields in every field validation mode, as upstream does.
+//! JSON and protobuf share their fields, except that JSON inlines embedded structs (`Field::embedded_in`) and
+//! that some scalars are messages. The encoder writes what upstream's generated marshallers write: fields by
+//! number, non-pointer scalars even if zero, non-pointer structs even if empty, maps sorted by key. The
+//! decoder accepts any valid wire encoding; it skips unknown fields in every field validation mode, as
+//! upstream does.
 
 mod order;
 mod read;

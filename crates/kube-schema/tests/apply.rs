@@ -29,8 +29,8 @@ fn without(def: &TypeDef, f: &Field) -> bool {
     def.name.ends_with(".ObjectMeta") && !OWNED.contains(&f.name)
 }
 
-/// Removes nulls and empty objects. An empty struct is owned as a whole even when the server fills it in, which would
-/// break the properties below.
+/// Removes nulls and empty objects. An empty struct is owned as a whole even when the server fills it in,
+/// which would break the properties below.
 fn solid(v: Value) -> Value {
     match v {
         Value::Object(m) => {
@@ -130,8 +130,8 @@ proptest! {
     fn fields_of_two_appliers_stay_until_both_release_them(seed: u64) {
         each(seed, |def, config| {
             let a = applied(def, None, &config, "a", false).expect("it was applied before");
-            // An atomic list or map that the server completes differs from the applied one, so applying it needs
-            // force.
+            // An atomic list or map that the server completes differs from the applied one, so applying it
+            // needs force.
             let both = applied(def, Some(&a), &config, "b", true).expect("force");
             assert_eq!(bare(&both), bare(&a), "{}", def.name);
             if managers(&both) != ["a", "b"] {

@@ -1,5 +1,5 @@
-//! Round trips of every built-in kind through every codec: decoding restores the object, and encoding it again yields
-//! the same bytes.
+//! Round trips of every built-in kind through every codec: decoding restores the object, and encoding it
+//! again yields the same bytes.
 
 #[path = "support/generator.rs"]
 mod generator;
@@ -33,8 +33,8 @@ fn everything(_: &TypeDef, _: &Field) -> bool {
     false
 }
 
-/// JSON, YAML and CBOR encode trees, so decoding must restore the same tree, except that JSON turns whole floats into
-/// integers.
+/// JSON, YAML and CBOR encode trees, so decoding must restore the same tree, except that JSON turns whole
+/// floats into integers.
 fn survives_as_a_tree(def: &'static TypeDef, object: &Value) {
     let text = json::to_vec(object);
     let again = json::decode(&text).expect("what we write, we read");

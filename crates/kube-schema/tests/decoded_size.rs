@@ -1,5 +1,5 @@
-//! Memory use of decoding, measured by a counting allocator: for each codec, worst-case bodies either decode within a
-//! small factor of their length or are refused within it.
+//! Memory use of decoding, measured by a counting allocator: for each codec, worst-case bodies either decode
+//! within a small factor of their length or are refused within it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

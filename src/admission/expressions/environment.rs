@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
-use torana_cel::{Environment, Issues, Program, Schema, Type, Unusable};
+use torana_cel::{Environment, Program, Schema, Type, Unusable};
 
 use crate::sync::Mutex;
 
@@ -13,12 +13,8 @@ pub(super) type Compiled = Result<Program, CompileError>;
 /// Why an expression does not compile. Upstream's texts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CompileError {
-    /// Its constants do not fit, such as a pattern that is no regular expression.
-    #[error("program instantiation failed: {0}")]
-    Constants(#[source] Issues),
-    /// It has a mistake of syntax or type.
-    #[error("compilation failed: {0}")]
-    Compilation(#[source] Issues),
+    #[error(transparent)]
+    Unusable(Unusable),
     /// It has another type than its place requires.
     #[error("must evaluate to {expected} but got {got}")]
     Type { expected: &'static str, got: String },
@@ -56,8 +52,8 @@ pub(crate) struct Compiler {
     key: Key,
 }
 
-/// Identifies an environment, or an expression in it: a hash of the declarations in their order. Programs of different
-/// environments are not shared. The length does not depend on theirs.
+/// Identifies an environment, or an expression in it: a hash of the declarations in their order. Programs of
+/// different environments are not shared. The length does not depend on theirs.
 type Key = [u8; 32];
 
 /// The key of what `parent` is extended by. Lengths make it unambiguous, whatever the texts contain.
@@ -267,12 +263,11 @@ impl Compiler {
     fn program(&self, text: &str, returns: Returns) -> Compiled {
         let compiled = self.environment.compile_typed(text, |of| returns.accepts(of));
         compiled.map_err(|why| match why {
-            Unusable::Compilation(issues) => CompileError::Compilation(issues),
             Unusable::Type(of) => CompileError::Type {
                 expected: returns.text(),
                 got: of.full_name().to_string(),
             },
-            Unusable::Instantiation(issues) => CompileError::Constants(issues),
+            other => CompileError::Unusable(other),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! One evaluation of expressions for a write, under upstream's budgets.
 //!
-//! Costs bound the time: an evaluation begins where the request is, with a small budget; one that needs more is repeated in
-//! the compute pool, with upstream's.
+//! Costs bound the time: an evaluation begins where the request is, with a small budget; one that needs more
+//! is repeated in the compute pool, with upstream's.
 
 use super::environment::{ANY, Expression, NAMESPACE, REQUEST};
 use super::inputs::{Checks, Inputs};
@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use torana_cel::{Activation, Check, Fail, Out, Val};
 
-/// Budgets of all match conditions, and of everything else that is evaluated together; and of a single expression.
+/// Budgets of all match conditions, and of everything else that is evaluated together; and of a single
+/// expression.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     conditions: u64,

@@ -1,6 +1,6 @@
 //! The values of the variables that expressions may name, other than those that a policy computes.
 
-use crate::admission::versions::{convert, own};
+use crate::admission::versions::own;
 use crate::admission::{Attributes, ObjectLookup, ServedKind};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::{Map, Str, Value};
@@ -27,11 +27,11 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
-    /// The values for a write in the version `target`; `object` is in the version `version`. They have no namespace and no
-    /// parameters.
+    /// The values for a write in the version `target`; `object` is in the version `version`. They have no
+    /// namespace and no parameters.
     ///
     /// # Errors
-    /// Those of the conversion.
+    /// The error of the conversion.
     pub(crate) async fn new(
         cluster: &ObjectLookup,
         attributes: &Attributes,
@@ -41,11 +41,11 @@ impl Inputs {
         let own = own(attributes);
         let old = match &attributes.old_object {
             Some(old) if own.kind == target.kind => old.clone(),
-            Some(old) => Arc::new(convert(cluster, old.as_ref().clone(), &own, target).await?),
+            Some(old) => Arc::new(cluster.convert(old.as_ref().clone(), &own, target).await?),
             None => Arc::default(),
         };
         Ok(Self {
-            object: Arc::new(convert(cluster, object.clone(), version, target).await?),
+            object: Arc::new(cluster.convert(object.clone(), version, target).await?),
             old,
             request: Arc::new(request(attributes, target)),
             ..Self::default()
@@ -146,8 +146,9 @@ pub(crate) fn namespace(stored: Option<&Value>) -> Value {
     shown
 }
 
-/// The checks of expressions. The language is synchronous: a check that cannot be decided without waiting is noted, so that
-/// the evaluation can be repeated when its decision is known. What a check costs bounds the number of repetitions.
+/// The checks of expressions. The language is synchronous: a check that cannot be decided without waiting is
+/// noted, so that the evaluation can be repeated when its decision is known. What a check costs bounds the
+/// number of repetitions.
 pub(crate) struct Checks {
     authorizer: Arc<dyn Authorizer>,
     user: Arc<UserInfo>,

@@ -24,7 +24,8 @@ impl TypeChecker {
         Self(environment)
     }
 
-    /// Declares a variable, which later expressions can name. Its type is that of its expression, if that has one.
+    /// Declares a variable, which later expressions can name. Its type is that of its expression, if that has
+    /// one.
     pub(crate) fn declare(&mut self, name: &str, expression: &str) {
         let program = self.0.compile(expression);
         let ty = program.map_or(Type::Dyn, |p: Program| p.result_type().clone());

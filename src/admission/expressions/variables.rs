@@ -51,9 +51,9 @@ impl Variables {
         &self.all
     }
 
-    /// What to compute before the variable at `place`, each after what it reads itself; not what `is_known`, nor what only
-    /// that reads. Empty unless the chain is so long that recursion would need much stack: computing everything that a
-    /// variable names, rather than what its evaluation reads, costs budget.
+    /// What to compute before the variable at `place`, each after what it reads itself; not what `is_known`,
+    /// nor what only that reads. Empty unless the chain is so long that recursion would need much stack:
+    /// computing everything that a variable names, rather than what its evaluation reads, costs budget.
     pub(crate) fn before(&self, place: usize, is_known: impl Fn(usize) -> bool) -> Vec<usize> {
         if self.all[place].depth <= MAX_RECURSION {
             return Vec::new();

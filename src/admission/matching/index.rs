@@ -5,8 +5,8 @@ use super::Criteria;
 use crate::apimachinery::value::Str;
 use std::collections::HashMap;
 
-/// Positions in a list of criteria, by the plural of the resources that they select. Groups and versions are not part of
-/// the key: equivalent resources have the same plural in other groups.
+/// Positions in a list of criteria, by the plural of the resources that they select. Groups and versions are
+/// not part of the key: equivalent resources have the same plural in other groups.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PluralIndex {
     by_plural: HashMap<Str, Vec<usize>>,

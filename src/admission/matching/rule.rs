@@ -67,8 +67,8 @@ impl Rule {
         }
     }
 
-    /// True if the rule matches this write when its resource is taken to be `resource`, which is that of the request or
-    /// an equivalent one.
+    /// True if the rule matches this write when its resource is taken to be `resource`, which is that of the
+    /// request or an equivalent one.
     pub(crate) fn matches(&self, attributes: &Attributes, resource: &GroupVersionResource) -> bool {
         self.operations.has(attributes.operation)
             && self.resources.iter().any(|(plural, sub)| {

@@ -1,5 +1,5 @@
-//! AlwaysPullImages: every image is pulled with the pod's own credentials, so that a node's image cache grants no
-//! access. As upstream's `plugin/pkg/admission/alwayspullimages`.
+//! AlwaysPullImages: every image is pulled with the pod's own credentials, so that a node's image cache
+//! grants no access. As upstream's `plugin/pkg/admission/alwayspullimages`.
 
 use super::pods::{ALL_CONTAINERS, containers, elements_mut};
 use crate::admission::{Admission, Attributes, Operation, forbidden};

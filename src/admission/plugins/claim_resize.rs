@@ -1,4 +1,5 @@
-//! PersistentVolumeClaimResize: restricts expansion of volume claims. As upstream's `storage/persistentvolume/resize`.
+//! PersistentVolumeClaimResize: restricts expansion of volume claims. As upstream's
+//! `storage/persistentvolume/resize`.
 
 use super::default_storage_class::OLD_CLASS;
 use super::pods::amount;

@@ -1,4 +1,5 @@
-//! DefaultIngressClass: sets the default class on ingresses without one. As upstream's `network/defaultingressclass`.
+//! DefaultIngressClass: sets the default class on ingresses without one. As upstream's
+//! `network/defaultingressclass`.
 
 use super::defaults::default_of;
 use crate::admission::{Admission, Attributes, ObjectLookup, Operation};

@@ -1,4 +1,5 @@
-//! DefaultStorageClass: sets the default class on claims without one. As upstream's `storage/storageclass/setdefault`.
+//! DefaultStorageClass: sets the default class on claims without one. As upstream's
+//! `storage/storageclass/setdefault`.
 
 use super::defaults::default_of;
 use crate::admission::{Admission, Attributes, ObjectLookup, Operation};

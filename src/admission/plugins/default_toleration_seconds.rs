@@ -1,5 +1,6 @@
-//! DefaultTolerationSeconds: pods tolerate not-ready and unreachable nodes for a limited time, unless they have
-//! tolerations of their own. As upstream's `plugin/pkg/admission/defaulttolerationseconds`, also on updates.
+//! DefaultTolerationSeconds: pods tolerate not-ready and unreachable nodes for a limited time, unless they
+//! have tolerations of their own. As upstream's `plugin/pkg/admission/defaulttolerationseconds`, also on
+//! updates.
 
 use super::pods::push;
 use crate::admission::{Admission, Attributes, Operation};

@@ -6,8 +6,8 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::{Str, Value};
 use std::cmp::Reverse;
 
-/// The name of the default object of a cluster-scoped resource. `marks` are the annotations whose value "true" makes an
-/// object the default.
+/// The name of the default object of a cluster-scoped resource. `marks` are the annotations whose value
+/// "true" makes an object the default.
 ///
 /// # Errors
 /// 500 if the storage fails.

@@ -1,5 +1,5 @@
-//! DenyServiceExternalIPs: no new `externalIPs` on Services, because they could intercept traffic. As upstream's
-//! `plugin/pkg/admission/serviceexternalips`.
+//! DenyServiceExternalIPs: no new `externalIPs` on Services, because they could intercept traffic. As
+//! upstream's `plugin/pkg/admission/serviceexternalips`.
 
 use crate::admission::{Admission, Attributes, Operation, forbidden};
 use crate::apimachinery::status::Result;

@@ -1,5 +1,5 @@
-//! ExtendedResourceToleration: pods that request extended resources tolerate the taints of nodes dedicated to them. As
-//! upstream's `plugin/pkg/admission/extendedresourcetoleration`.
+//! ExtendedResourceToleration: pods that request extended resources tolerate the taints of nodes dedicated to
+//! them. As upstream's `plugin/pkg/admission/extendedresourcetoleration`.
 
 use super::pods::push;
 use crate::admission::{Admission, Attributes, Operation};

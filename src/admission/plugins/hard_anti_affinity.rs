@@ -1,5 +1,5 @@
-//! LimitPodHardAntiAffinityTopology: required pod anti-affinity only by hostname, because wider topologies could lock
-//! other pods out of many nodes. As upstream's `plugin/pkg/admission/antiaffinity`.
+//! LimitPodHardAntiAffinityTopology: required pod anti-affinity only by hostname, because wider topologies
+//! could lock other pods out of many nodes. As upstream's `plugin/pkg/admission/antiaffinity`.
 
 use crate::admission::{Admission, Attributes, Operation, forbidden};
 use crate::apimachinery::status::Result;

@@ -1,5 +1,5 @@
-//! LimitRanger: applies default requests and limits from the namespace's LimitRanges, and rejects pods and claims that
-//! violate them. As upstream's `plugin/pkg/admission/limitranger`.
+//! LimitRanger: applies default requests and limits from the namespace's LimitRanges, and rejects pods and
+//! claims that violate them. As upstream's `plugin/pkg/admission/limitranger`.
 
 mod constraints;
 mod defaults;
@@ -22,8 +22,8 @@ enum Subject {
     Claim,
 }
 
-/// What a write is checked as; `None` if limits do not apply. Pods are checked on creation and resize, as nothing else
-/// changes their resources.
+/// What a write is checked as; `None` if limits do not apply. Pods are checked on creation and resize, as
+/// nothing else changes their resources.
 fn subject(attributes: &Attributes) -> Option<Subject> {
     if !attributes.resource.group.is_empty() {
         return None;
@@ -41,8 +41,8 @@ fn subject(attributes: &Attributes) -> Option<Subject> {
     (!going).then_some(subject)
 }
 
-/// Collected violations without duplicates. Every container may violate every limit, so the number of messages is
-/// bounded.
+/// Collected violations without duplicates. Every container may violate every limit, so the number of
+/// messages is bounded.
 #[derive(Default)]
 struct Violations {
     texts: Vec<String>,

@@ -1,5 +1,5 @@
-//! Plugins for missing namespaces: [`NamespaceExists`] rejects the request, [`NamespaceAutoProvision`] creates the
-//! namespace. As upstream's `namespace/exists` and `namespace/autoprovision`.
+//! Plugins for missing namespaces: [`NamespaceExists`] rejects the request, [`NamespaceAutoProvision`]
+//! creates the namespace. As upstream's `namespace/exists` and `namespace/autoprovision`.
 
 use crate::admission::{Admission, Attributes, ObjectLookup, Operation};
 use crate::apimachinery::gvk::GroupResource;

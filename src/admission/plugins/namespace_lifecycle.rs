@@ -1,6 +1,6 @@
-//! NamespaceLifecycle: rejects content in namespaces that do not exist or are terminating, and protects system
-//! namespaces from deletion. As upstream's `plugin/namespace/lifecycle`: a cached namespace suffices, a missing one is
-//! looked up consistently.
+//! NamespaceLifecycle: rejects content in namespaces that do not exist or are terminating, and protects
+//! system namespaces from deletion. As upstream's `plugin/namespace/lifecycle`: a cached namespace suffices,
+//! a missing one is looked up consistently.
 
 use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::gvk::GroupResource;

@@ -1,6 +1,6 @@
-//! NodeRestriction: limits kubelets to their own Node, lease, CSINode and slices, and to the pods on their node. As
-//! upstream's `plugin/pkg/admission/noderestriction`. A kubelet is a user `system:node:<name>` in the group
-//! `system:nodes`.
+//! NodeRestriction: limits kubelets to their own Node, lease, CSINode and slices, and to the pods on their
+//! node. As upstream's `plugin/pkg/admission/noderestriction`. A kubelet is a user `system:node:<name>` in
+//! the group `system:nodes`.
 
 mod labels;
 mod pods;

@@ -1,5 +1,6 @@
-//! OwnerReferencesPermissionEnforcement: changing an object's owners requires permission to delete it, and blocking an
-//! owner's deletion requires permission to update its finalizers. As upstream's `plugin/pkg/admission/gc`.
+//! OwnerReferencesPermissionEnforcement: changing an object's owners requires permission to delete it, and
+//! blocking an owner's deletion requires permission to update its finalizers. As upstream's
+//! `plugin/pkg/admission/gc`.
 
 use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
 use crate::apimachinery::gvk::GroupVersion;

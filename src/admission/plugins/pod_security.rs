@@ -1,8 +1,8 @@
 //! PodSecurity: enforces the Pod Security Standards set by namespace labels, as upstream's
 //! `k8s.io/pod-security-admission`.
 //!
-//! Only the labels of the namespace are needed, which the store keeps in parsed form. In the common case that no level
-//! is set, nothing is decoded.
+//! Only the labels of the namespace are needed, which the store keeps in parsed form. In the common case that
+//! no level is set, nothing is decoded.
 
 mod checks;
 mod config;
@@ -73,8 +73,8 @@ impl PodSecurityConfig {
     }
 }
 
-/// Evaluates a pod, or a template (with `enforce` false, as templates are never rejected), under the policy of its
-/// namespace. `errors` are those of parsing the namespace's labels.
+/// Evaluates a pod, or a template (with `enforce` false, as templates are never rejected), under the policy
+/// of its namespace. `errors` are those of parsing the namespace's labels.
 pub(crate) fn evaluate_pod(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, enforce: bool) -> Verdict {
     let mut verdict = Verdict::default();
     if !errors.is_empty() {
@@ -103,8 +103,8 @@ pub(crate) fn evaluate_pod(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, en
     verdict
 }
 
-/// True if an update may affect the checks: a changed image or a changed number of containers. Other fields the checks
-/// look at are immutable.
+/// True if an update may affect the checks: a changed image or a changed number of containers. Other fields
+/// the checks look at are immutable.
 fn is_significant(new: &Value, old: &Value) -> bool {
     let other_image = |a: &Value, b: &Value| a.get("image") != b.get("image");
     let changed = |field: &str| {

@@ -20,7 +20,8 @@ pub(crate) struct PodTolerationRestriction {
 }
 
 impl PodTolerationRestriction {
-    /// Reads namespaces from `cluster`; `configuration` is upstream's `Configuration` with `default` and `whitelist`.
+    /// Reads namespaces from `cluster`; `configuration` is upstream's `Configuration` with `default` and
+    /// `whitelist`.
     pub(crate) fn new(cluster: ObjectLookup, configuration: Option<&Value>) -> Self {
         let list = |name: &str| configuration.map_or_else(Vec::new, |c| c.get(name).items().to_vec());
         Self {

@@ -1,15 +1,16 @@
 //! ResourceQuota: rejects writes that would exceed a namespace's quotas and charges admitted ones to their
 //! `status.used`.
 //!
-//! Only `status.hard` is enforced, which a controller copies from the spec; a quota without it has no effect. Usage is
-//! charged before the object is stored and never given back here. If the write fails afterwards, or when the object is
-//! deleted, the controller recomputes the usage.
+//! Only `status.hard` is enforced, which a controller copies from the spec; a quota without it has no effect.
+//! Usage is charged before the object is stored and never given back here. If the write fails afterwards, or
+//! when the object is deleted, the controller recomputes the usage.
 //!
-//! Upstream serialises charges per namespace through one worker. Here, each write charges its quotas itself by
-//! compare-and-swap, and evaluates again on conflict. Of two conflicting writes, one always makes progress. Quotas come
-//! from the cache first, where an old one fails the compare-and-swap; a write is rejected, or evaluated again, only with
-//! the latest ones.
+//! Upstream serialises charges per namespace through one worker. Here, each write charges its quotas itself
+//! by compare-and-swap, and evaluates again on conflict. Of two conflicting writes, one always makes
+//! progress. Quotas come from the cache first, where an old one fails the compare-and-swap; a write is
+//! rejected, or evaluated again, only with the latest ones.
 
+mod amounts;
 mod config;
 mod evaluate;
 mod evaluator;
@@ -25,6 +26,7 @@ use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, Error, ListOptions, Precondition};
+use amounts::Amounts;
 use async_trait::async_trait;
 use evaluate::{Rejection, Write, evaluate};
 use evaluator::Evaluator;
@@ -53,7 +55,8 @@ enum Freshness {
 }
 
 impl ResourceQuota {
-    /// Reads and charges quotas in `cluster`. `config` lists the resources that may only be used under a quota.
+    /// Reads and charges quotas in `cluster`. `config` lists the resources that may only be used under a
+    /// quota.
     pub(crate) fn new(cluster: ObjectLookup, config: QuotaConfig) -> Self {
         Self { cluster, config }
     }
@@ -75,7 +78,7 @@ impl ResourceQuota {
     }
 
     /// Stores the new usage. `Ok(false)` if the quota was changed concurrently.
-    async fn charge(&self, quota: &Quota, used: &evaluate::Amounts) -> Result<bool> {
+    async fn charge(&self, quota: &Quota, used: &Amounts) -> Result<bool> {
         let draft = usage::charged(&quota.entry, &quota.object, used);
         let when = Precondition::Unchanged(quota.entry.revision);
         let storage = self.cluster.storage("", "resourcequotas")?;
@@ -129,7 +132,8 @@ impl ResourceQuota {
             if Instant::now() >= until {
                 return Err(Status::internal("resource quota evaluation timed out"));
             }
-            // Retry only the missed quotas, as the others are charged already. A quota deleted meanwhile drops out.
+            // Retry only the missed quotas, as the others are charged already. A quota deleted meanwhile
+            // drops out.
             quotas = self.quotas(&attributes.namespace, freshness).await?;
             quotas.retain(|q| missed.contains(&q.entry.key));
         }

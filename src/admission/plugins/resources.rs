@@ -1,4 +1,5 @@
-//! Resource requests and limits: quantities by resource, and their total over a pod's containers ([`of_pod`]).
+//! Resource requests and limits: quantities by resource, and their total over a pod's containers
+//! ([`of_pod`]).
 
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
@@ -106,8 +107,8 @@ impl<'a> Statuses<'a> {
     }
 }
 
-/// The resources of a pod, as upstream's `PodRequests` and `PodLimits`: the sum of containers and sidecars, or the peak
-/// during initialisation if that is higher. Pod-level resources override both.
+/// The resources of a pod, as upstream's `PodRequests` and `PodLimits`: the sum of containers and sidecars,
+/// or the peak during initialisation if that is higher. Pod-level resources override both.
 pub(super) fn of_pod<'a>(pod: &'a Value, side: ResourceKind, account: CountingMode) -> List<'a> {
     let spec = pod.get("spec");
     let statuses = |list: &str| match account {

@@ -1,5 +1,5 @@
-//! ServiceAccount: runs new pods under an existing service account, mounts its token and applies its image pull
-//! secrets. As upstream's `plugin/pkg/admission/serviceaccount`.
+//! ServiceAccount: runs new pods under an existing service account, mounts its token and applies its image
+//! pull secrets. As upstream's `plugin/pkg/admission/serviceaccount`.
 
 use super::pods::{elements_mut, is_mirror, projects, push, references_secrets};
 use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
@@ -189,8 +189,8 @@ fn mountable(pod: &Value, account: &Value) -> std::result::Result<(), NotReferen
     Ok(())
 }
 
-/// Rejects mirror pods that refer to API objects: a kubelet creates them itself and could thereby gain access to those
-/// objects.
+/// Rejects mirror pods that refer to API objects: a kubelet creates them itself and could thereby gain access
+/// to those objects.
 fn check_mirror(attributes: &Attributes, pod: &Value) -> Result<()> {
     let why = if !account_name(pod).is_empty() {
         "a mirror pod may not reference service accounts"

@@ -1,5 +1,5 @@
-//! StorageObjectInUseProtection: adds the finalizer that keeps volumes, claims and volume attributes classes until they
-//! are no longer in use. Their controller removes it.
+//! StorageObjectInUseProtection: adds the finalizer that keeps volumes, claims and volume attributes classes
+//! until they are no longer in use. Their controller removes it.
 
 use crate::admission::{Admission, Attributes, Operation};
 use crate::apimachinery::object::ObjectView;

@@ -1,5 +1,5 @@
-//! TaintNodesByCondition: new nodes are tainted as not ready until a controller has observed them. As upstream's
-//! `plugin/pkg/admission/nodetaint`.
+//! TaintNodesByCondition: new nodes are tainted as not ready until a controller has observed them. As
+//! upstream's `plugin/pkg/admission/nodetaint`.
 
 use super::pods::push;
 use crate::admission::{Admission, Attributes, Operation};

@@ -1,5 +1,5 @@
-//! Merging of tolerations: one that is covered by another is dropped. As upstream's `pkg/util/tolerations`, which
-//! compares all pairs; here the candidates are found by hash.
+//! Merging of tolerations: one that is covered by another is dropped. As upstream's `pkg/util/tolerations`,
+//! which compares all pairs; here the candidates are found by hash.
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
@@ -68,8 +68,8 @@ struct Longest {
     id: String,
 }
 
-/// The tolerations covered by a set, indexed by class. A covers B if the key and effect of A are equal or empty, its
-/// operator matches B's value, and it does not expire sooner.
+/// The tolerations covered by a set, indexed by class. A covers B if the key and effect of A are equal or
+/// empty, its operator matches B's value, and it does not expire sooner.
 #[derive(Default)]
 pub(crate) struct Covered<'a> {
     ids: HashSet<String>,

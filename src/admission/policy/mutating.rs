@@ -1,5 +1,5 @@
-//! Evaluates the mutating policies that concern a write one after the other, and applies the results (upstream's
-//! `mutating.dispatcher`).
+//! Evaluates the mutating policies that concern a write one after the other, and applies the results
+//! (upstream's `mutating.dispatcher`).
 //!
 //! ```text
 //! round 0: every policy that matches. A mutation asks for round 1, and marks the IfNeeded policies.
@@ -26,6 +26,7 @@ use crate::telemetry::admission_policies::MutatingPolicyMetrics;
 use crate::telemetry::match_conditions::ConditionLabels;
 use std::sync::Arc;
 use std::time::Instant;
+use torana_cel::Unusable;
 
 #[cfg(test)]
 mod tests;
@@ -317,7 +318,7 @@ impl Mutator {
 /// The label of upstream's metric, which counts failed instantiations as invalid.
 fn error_type(e: &MutationError) -> &'static str {
     match e {
-        MutationError::Compile(CompileError::Compilation(_)) => "compile_error",
+        MutationError::Compile(CompileError::Unusable(Unusable::Compilation(_))) => "compile_error",
         MutationError::OutOfBudget(_) => "out_of_budget",
         _ => "invalid_error",
     }

@@ -1,27 +1,14 @@
-//! One mutation of a MutatingAdmissionPolicy: its expression, and the change that results (upstream: `mutating/patch`).
+//! One mutation of a MutatingAdmissionPolicy: its expression, and the change that results (upstream:
+//! `mutating/patch`).
 
-use super::stored::MutatingPolicy;
-use crate::admission::expressions::{
-    CompileError, Compiler, EvaluationError, Expression, OutOfBudget, Returns, Run, Subject, Variables,
-};
+use super::stored::{MutatingPolicy, Mutation, MutationKind};
+use crate::admission::expressions::{CompileError, EvaluationError, OutOfBudget, Run, Subject, Variables};
 use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::patch::json_patch::JsonPatch;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use std::sync::Arc;
-use torana_cel::Val;
-
-pub(super) struct Mutation {
-    pub expression: Expression,
-    pub kind: MutationKind,
-}
-
-/// What the value of a mutation's expression is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MutationKind {
-    ApplyConfiguration,
-    JsonPatch,
-}
+use torana_cel::{TreeError, Val, WrongNames};
 
 /// What a mutation does to the object.
 #[derive(Debug)]
@@ -52,13 +39,13 @@ pub(super) enum MutationError {
     #[error("type mismatch: JSONPatchType.expression should evaluate to array")]
     NotPatch,
     /// The value is too large, or has parts that JSON does not know.
-    #[error("{0}")]
-    NoTree(String),
+    #[error(transparent)]
+    NoTree(#[from] TreeError),
     #[error("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {0}")]
-    Unencodable(String),
+    Unencodable(TreeError),
     /// An object that is constructed has a type which does not belong to its place.
     #[error("type mismatch: {0}")]
-    Names(String),
+    Names(#[from] WrongNames),
     /// The operations are no patch, or cannot be applied.
     #[error("JSON Patch: {0}")]
     Patch(String),
@@ -68,31 +55,6 @@ pub(super) enum MutationError {
     /// The result is no object of its kind.
     #[error(transparent)]
     Incomplete(Status),
-}
-
-impl MutationKind {
-    /// The member that holds the expression.
-    pub(crate) const fn member(self) -> &'static str {
-        match self {
-            Self::ApplyConfiguration => "applyConfiguration",
-            Self::JsonPatch => "jsonPatch",
-        }
-    }
-}
-
-impl Mutation {
-    /// Reads a mutation. The compiler allows the construction of objects.
-    pub(crate) fn parse(v: &Value, compiler: &Compiler) -> Self {
-        let (kind, returns) = match v.str_at(&["patchType"]) {
-            "JSONPatch" => (MutationKind::JsonPatch, Returns::Patch),
-            _ => (MutationKind::ApplyConfiguration, Returns::Configuration),
-        };
-        let text = v.str_at(&[kind.member(), "expression"]);
-        Self {
-            expression: compiler.compile(text, returns),
-            kind,
-        }
-    }
 }
 
 impl Subject for Step {
@@ -121,8 +83,8 @@ fn configuration(value: &Val<'_>) -> Result<Change, MutationError> {
         return Err(MutationError::NotConfiguration(value.type_name().to_string()));
     };
     // A value that shares its parts can be too large to be looked at; one that has a tree is not.
-    let tree = value.to_tree().map_err(|e| MutationError::NoTree(e.to_string()))?;
-    record.check_names().map_err(|e| MutationError::Names(e.to_string()))?;
+    let tree = value.to_tree()?;
+    record.check_names()?;
     Ok(Change::Configuration(tree))
 }
 
@@ -130,13 +92,12 @@ fn patch(value: &Val<'_>) -> Result<Change, MutationError> {
     let Val::List(operations) = value else {
         return Err(MutationError::NotPatch);
     };
-    let tree = value.to_tree();
-    let tree = tree.map_err(|e| MutationError::Unencodable(e.to_string()))?;
+    let tree = value.to_tree().map_err(MutationError::Unencodable)?;
     for operation in operations.iter() {
         if let Ok(Val::Record(operation)) = operation
             && let Some(Val::Record(value)) = operation.fields.get("value")
         {
-            value.check_names().map_err(|e| MutationError::Names(e.to_string()))?;
+            value.check_names()?;
         }
     }
     let Value::Array(operations) = tree else {

@@ -24,8 +24,8 @@ impl fmt::Display for Misconfigured {
     }
 }
 
-/// The parameters to evaluate a policy of this parameter kind with, one after the other; empty if the binding is to be skipped. Null stands for
-/// a policy without parameters and for a binding that names none.
+/// The parameters to evaluate a policy of this parameter kind with, one after the other; empty if the binding
+/// is to be skipped. Null stands for a policy without parameters and for a binding that names none.
 ///
 /// # Errors
 /// [`Misconfigured`].

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// How long a request waits until the policies acknowledged before it are known.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
-/// The policies of one kind. Empty, and not ready, until [`follow`](Self::follow) was called and the feeds run.
+/// The policies of one kind. Empty, and not ready, until [`follow`](Self::follow) was called and the feeds
+/// run.
 pub(crate) struct Policies<P> {
     followed: OnceLock<Followed<P>>,
     snapshot: Derived<Snapshot<P>>,
@@ -92,8 +93,8 @@ impl<P> Default for Snapshot<P> {
 }
 
 impl<P: StoredPolicy> Policies<P> {
-    /// Follows the stored policies and bindings. The signals fire when they have been read. Must be called once; later
-    /// calls have no effect on requests.
+    /// Follows the stored policies and bindings. The signals fire when they have been read. Must be called
+    /// once; later calls have no effect on requests.
     pub(crate) fn follow(
         self: &Arc<Self>,
         policies: Arc<dyn Storage>,

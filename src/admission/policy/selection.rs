@@ -44,7 +44,8 @@ impl<'a> Selection<'a> {
         Ok(matched.map_err(|status| Misconfigured::Policy(status.message)))
     }
 
-    /// The parameters to evaluate a policy with for one of its bindings; empty if the binding does not concern the write.
+    /// The parameters to evaluate a policy with for one of its bindings; empty if the binding does not
+    /// concern the write.
     ///
     /// # Errors
     /// 404 if the namespace does not exist.

@@ -1,6 +1,5 @@
 //! Stored policies and bindings, compiled.
 
-use super::mutation::Mutation;
 use crate::admission::expressions::{Compiler, Conditions, Expression, Returns, Variables};
 use crate::admission::matching::Criteria;
 use crate::apimachinery::gvk::GroupVersion;
@@ -44,6 +43,18 @@ pub(crate) struct MutatingPolicy {
     pub(super) mutations: Vec<Mutation>,
     /// True if the policy is to be evaluated again when others change the object.
     pub(super) reinvoke: bool,
+}
+
+pub(super) struct Mutation {
+    pub expression: Expression,
+    pub kind: MutationKind,
+}
+
+/// What the value of a mutation's expression is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MutationKind {
+    ApplyConfiguration,
+    JsonPatch,
 }
 
 /// The compilers of a policy's expressions, which know its variables.
@@ -234,5 +245,30 @@ impl ParamRef {
             namespace: v.str_at(&["namespace"]).into(),
             deny_if_missing: v.str_at(&["parameterNotFoundAction"]) != "Allow",
         })
+    }
+}
+
+impl MutationKind {
+    /// The member that holds the expression.
+    pub(crate) const fn member(self) -> &'static str {
+        match self {
+            Self::ApplyConfiguration => "applyConfiguration",
+            Self::JsonPatch => "jsonPatch",
+        }
+    }
+}
+
+impl Mutation {
+    /// Reads a mutation. The compiler allows the construction of objects.
+    pub(crate) fn parse(v: &Value, compiler: &Compiler) -> Self {
+        let (kind, returns) = match v.str_at(&["patchType"]) {
+            "JSONPatch" => (MutationKind::JsonPatch, Returns::Patch),
+            _ => (MutationKind::ApplyConfiguration, Returns::Configuration),
+        };
+        let text = v.str_at(&[kind.member(), "expression"]);
+        Self {
+            expression: compiler.compile(text, returns),
+            kind,
+        }
     }
 }

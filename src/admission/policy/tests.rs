@@ -191,7 +191,7 @@ async fn expensive_expressions_end_at_the_limit_of_their_cost() {
 }
 
 #[test]
-fn expressions_that_do_not_compile_are_told_with_their_places() {
+fn compile_errors_name_the_field() {
     let errors = compile_errors(&policy(&json!({
         "variables": [{"name": "a", "expression": "1 +"}],
         "validations": [{"expression": "object.x == 1 && request.nothere == ''"}, {"expression": "1", "messageExpression": "authorizer.path('/')"}]

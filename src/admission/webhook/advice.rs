@@ -1,5 +1,6 @@
-//! Finds webhooks that can lock out their own backend: while no backend answers, a webhook with failure policy `Fail` refuses what
-//! has to be written before one can run. Told when a configuration is written, and on status pages.
+//! Finds webhooks that can lock out their own backend: while no backend answers, a webhook with failure
+//! policy `Fail` refuses what has to be written before one can run. Told when a configuration is written, and
+//! on status pages.
 
 use super::config::{Configuration, FailurePolicy, Hook};
 use crate::admission::matching::Matcher;
@@ -61,7 +62,8 @@ const fn needed(
     }
 }
 
-/// Adds a warning for each webhook of the configuration that is called for writes which its own backend needs.
+/// Adds a warning for each webhook of the configuration that is called for writes which its own backend
+/// needs.
 pub(super) async fn warn(cluster: &ObjectLookup, attributes: &Attributes, configuration: &Value) {
     for hook in Configuration::parse(configuration).hooks {
         if let Some(warning) = warning(cluster, &hook).await {

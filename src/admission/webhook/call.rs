@@ -1,8 +1,10 @@
-//! One call of a webhook: the review is sent, and its answer decides. What a failed call means is left to [`judge`].
+//! One call of a webhook: the review is sent, and its answer decides. What a failed call means is left to
+//! [`judge`].
 
 use super::Calls;
 use super::config::FailurePolicy;
 use super::configurations::Active;
+use super::failure::{Failure, UNAVAILABLE};
 use super::review::{self, Answer, Review, Unacceptable, Undecodable};
 use crate::admission::versioned::Encoded;
 use crate::admission::{Attributes, ServedKind};
@@ -25,30 +27,6 @@ const LARGE: usize = 16 << 10;
 const MEMORY_PER_BYTE: usize = 8;
 /// Bytes of an invalid annotation key that are logged: as many as a valid one can have.
 const LOGGED_KEY: usize = 317;
-/// Codes of failed calls in the metrics, as upstream.
-const UNAVAILABLE: u16 = 503;
-
-/// Why a webhook did not admit a write.
-pub(super) enum Failure {
-    /// It denied the write.
-    Denied(Status),
-    /// It could not be asked, or its answer is unusable. The failure policy decides.
-    Call {
-        /// Upstream's reason.
-        why: String,
-        /// The code in the metrics.
-        code: u16,
-    },
-    /// The write cannot go on, whatever the failure policy.
-    Internal(Status),
-}
-
-impl Failure {
-    /// A call whose answer cannot be used.
-    pub(crate) fn unusable(why: String) -> Self {
-        Self::Call { why, code: UNAVAILABLE }
-    }
-}
 
 /// Sends a review to a webhook, and returns its answer if that admits the write.
 ///
@@ -172,7 +150,8 @@ fn denied(webhook: &str, status: Option<Value>) -> Status {
     Status::verbatim(code, status)
 }
 
-/// Records the outcome of a call, and decides what it means: whether the write goes on although the call failed.
+/// Records the outcome of a call, and decides what it means: whether the write goes on although the call
+/// failed.
 ///
 /// # Errors
 /// The Status to respond with.

@@ -15,11 +15,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long a request waits until the configurations acknowledged before it are known, as upstream's plugins wait for
-/// their informers.
+/// How long a request waits until the configurations acknowledged before it are known, as upstream's plugins
+/// wait for their informers.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
-/// The webhook configurations of one kind. Empty, and not ready, until [`follow`](Self::follow) was called and the feed runs.
+/// The webhook configurations of one kind. Empty, and not ready, until [`follow`](Self::follow) was called
+/// and the feed runs.
 #[derive(Default)]
 pub(crate) struct Configurations {
     followed: OnceLock<Followed>,
@@ -36,7 +37,8 @@ struct Followed {
 /// Feeds [`Configurations`] while it runs.
 pub(crate) struct Feed(InformerHandle<Configuration>);
 
-/// All webhooks of a kind: the configurations in the order of their names, and the webhooks of each in its order.
+/// All webhooks of a kind: the configurations in the order of their names, and the webhooks of each in its
+/// order.
 #[derive(Default)]
 pub(super) struct Snapshot {
     pub hooks: Vec<Arc<Active>>,
@@ -48,7 +50,7 @@ pub(super) struct Active {
     pub hook: Arc<Hook>,
     /// Set by the first call.
     connection: OnceLock<Result<Arc<Webhook>, UnusableConfig>>,
-    /// Those of the webhook with the same id before the last change.
+    /// The statistics of the webhook, which survive changes of its configuration.
     pub stats: Arc<Stats>,
 }
 
@@ -78,8 +80,8 @@ impl Active {
 }
 
 impl Configurations {
-    /// Follows the stored configurations. The signal fires when they have been read. Must be called once; later calls have
-    /// no effect on requests.
+    /// Follows the stored configurations. The signal fires when they have been read. Must be called once;
+    /// later calls have no effect on requests.
     pub(crate) fn follow(self: &Arc<Self>, storage: Arc<dyn Storage>) -> (Feed, Signal) {
         let (informer, handle) = Informer::new(storage.clone(), Configuration::from_entry);
         let me = self.clone();
@@ -120,8 +122,8 @@ impl Configurations {
         let _ = self.cluster.set(cluster.clone());
     }
 
-    /// What happened to the calls of each webhook, in the order of calls, and the advice about it. `kind` is `Mutating` or
-    /// `Validating`.
+    /// What happened to the calls of each webhook, in the order of calls, and the advice about it. `kind` is
+    /// `Mutating` or `Validating`.
     ///
     /// # Cancel safety
     /// Cancel safe.

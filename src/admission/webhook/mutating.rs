@@ -6,8 +6,9 @@
 //! round 1: the marked ones that still match; all IfNeeded ones of round 0, if other plugins changed the object since.
 //! ```
 
-use super::call::{self, ask, judge};
+use super::call::{ask, judge};
 use super::configurations::{Active, Snapshot};
+use super::failure::Failure;
 use super::review::Answer;
 use super::selection::Selection;
 use super::{Calls, MutatingWebhooks, patch};
@@ -80,7 +81,7 @@ impl One<'_> {
             let answer = ask(self.calls, active, true, attributes, target, &objects).await?;
             let names = (active.hook.name.as_str(), attributes.subresource.as_str());
             let patched = patch::apply(&self.calls.cluster, names, target, versioned.object(), &answer).await?;
-            Ok::<_, call::Failure>((answer, patched))
+            Ok::<_, Failure>((answer, patched))
         };
         let outcome = asked.await;
         let patched = match &outcome {

@@ -1,6 +1,7 @@
-//! The patch of a mutating webhook: decoded, applied, and its result decoded and defaulted like a client's object.
+//! The patch of a mutating webhook: decoded, applied, and its result decoded and defaulted like a client's
+//! object.
 
-use super::call::Failure;
+use super::failure::Failure;
 use super::review::Answer;
 use crate::admission::{ObjectLookup, ServedKind};
 use crate::apimachinery::patch::json_patch::JsonPatch;
@@ -8,17 +9,19 @@ use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::tasks::compute;
 
-/// Patches up to this many bytes that copy and move nothing are applied on the reactor: they cost little more than the
-/// object they belong to, which was decoded there as well.
+/// Patches up to this many bytes that copy and move nothing are applied on the reactor: they cost little more
+/// than the object they belong to, which was decoded there as well.
 const SMALL: usize = 8 << 10;
-/// About what applying a patch allocates, besides its own bytes: upstream's limit of what a patch may copy, as a tree.
+/// About what applying a patch allocates, besides its own bytes: upstream's limit of what a patch may copy,
+/// as a tree.
 const MEMORY: usize = 24 << 20;
 const MEMORY_PER_BYTE: usize = 8;
 
 /// The object after the patch of `answer`; `None` if that has none.
 ///
 /// # Errors
-/// A patch that is no list of operations counts as a failed call, one that does not apply as an internal error.
+/// A patch that is no list of operations counts as a failed call, one that does not apply as an internal
+/// error.
 pub(super) async fn apply(
     cluster: &ObjectLookup,
     (webhook, subresource): (&str, &str),

@@ -1,4 +1,5 @@
-//! AdmissionReviews: the request, and what is accepted as its answer (upstream: `admission/plugin/webhook/request`). No I/O.
+//! AdmissionReviews: the request, and what is accepted as its answer (upstream:
+//! `admission/plugin/webhook/request`). No I/O.
 
 use crate::admission::{Attributes, ServedKind};
 use crate::api::{by_gvk, decode};
@@ -367,7 +368,8 @@ fn typed(response: &Map) -> Result<Answer, Undecodable> {
     })
 }
 
-/// The bytes of a patch: base64, or a list of numbers, which Go's decoder accepts for `[]byte` and kube-rs sends.
+/// The bytes of a patch: base64, or a list of numbers, which Go's decoder accepts for `[]byte` and kube-rs
+/// sends.
 fn patch(given: Option<&Value>) -> Result<Vec<u8>, Undecodable> {
     let byte = |v: &Value| match v {
         Value::Null => Ok(0),

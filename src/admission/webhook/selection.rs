@@ -48,8 +48,8 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// The version in which a webhook is to see the write; `None` if it is not to be called. The object is that of the
-    /// request.
+    /// The version in which a webhook is to see the write; `None` if it is not to be called. The object is
+    /// that of the request.
     ///
     /// # Errors
     /// The write cannot be matched, or a condition fails and the failure policy is `Fail`.
@@ -60,7 +60,7 @@ impl<'a> Selection<'a> {
     /// As [`select`](Self::select), for an object that webhooks may have changed.
     ///
     /// # Errors
-    /// Those of [`select`](Self::select).
+    /// As [`select`](Self::select).
     pub(crate) async fn select_changed(
         &mut self,
         active: &Active,

@@ -1,7 +1,7 @@
 //! What happened to the calls of each webhook, for `/debug/admission` and `torana status`.
 
-use super::call::Failure;
 use super::config::{FailurePolicy, Hook};
+use super::failure::Failure;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::client::webhook::Webhook;

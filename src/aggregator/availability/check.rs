@@ -1,6 +1,6 @@
 //! The check of one remote APIService, in the order and wording of upstream's
-//! `kube-aggregator/pkg/controllers/status/remote/remote_available_controller.go`. Entry points: [`service_condition`],
-//! then [`probe_condition`].
+//! `kube-aggregator/pkg/controllers/status/remote/remote_available_controller.go`. Entry points:
+//! [`service_condition`], then [`probe_condition`].
 
 use crate::aggregator::apiservice::{ApiService, Condition, ServiceReference};
 use crate::aggregator::own_requests::{self, AGGREGATOR, FetchError, PROBE};
@@ -74,7 +74,8 @@ pub(super) async fn probe_condition(
             }
         }
         Err(e) => {
-            // The next probe must not succeed on a pooled connection to a server that is wrong or about to disappear.
+            // The next probe must not succeed on a pooled connection to a server that is wrong or about to
+            // disappear.
             transport.close_idle();
             Probed {
                 condition: Condition::new("False", "FailedDiscoveryCheck", e.to_string()),
@@ -94,8 +95,8 @@ impl ProbeError {
     }
 }
 
-/// Whether both are failures of the same URL with different texts. A backend that starts first refuses connections, then resets
-/// them.
+/// Whether both are failures of the same URL with different texts. A backend that starts first refuses
+/// connections, then resets them.
 pub(super) fn is_reworded(known: &Condition, new: &Condition) -> bool {
     let url = |c: &Condition| c.message.split(": ").next().map(str::to_owned);
     let failed = |c: &Condition| c.status == "False" && c.reason == "FailedDiscoveryCheck";

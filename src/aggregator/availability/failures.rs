@@ -1,5 +1,5 @@
-//! What requests and connections tell the availability controller: an exchange with a backend failed, so that it is
-//! checked now instead of at the next resync.
+//! What requests and connections tell the availability controller: an exchange with a backend failed, so that
+//! it is checked now instead of at the next resync.
 
 use crate::aggregator::transports::TransportId;
 use crate::apimachinery::value::Str;
@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Failures start at most one check of an APIService in this time. A check that just began has seen what failed.
+/// Failures start at most one check of an APIService in this time. A check that just began has seen what
+/// failed.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// While an APIService stays unavailable, the text of its condition is updated at most this often.
 const REWORD: Duration = Duration::from_secs(30);
@@ -17,8 +18,8 @@ const REWORD: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(super) struct Failures {
     available: HashSet<Str>,
-    /// The available APIServices by transport. The others are retried anyway, and thousands of them may share a
-    /// transport on which everything fails.
+    /// The available APIServices by transport. The others are retried anyway, and thousands of them may share
+    /// a transport on which everything fails.
     users: HashMap<TransportId, BTreeSet<Str>>,
     checked: HashMap<Str, Checked>,
     /// Reasons for which each APIService was counted as unavailable: the series to remove with it.
@@ -103,7 +104,8 @@ impl Failures {
             .collect()
     }
 
-    /// Whether the text of an unavailable APIService's condition may be updated now. If so, it counts as updated.
+    /// Whether the text of an unavailable APIService's condition may be updated now. If so, it counts as
+    /// updated.
     pub(super) fn may_reword(&mut self, name: &str) -> bool {
         let now = Instant::now();
         let Some(known) = self.checked.get_mut(name) else {

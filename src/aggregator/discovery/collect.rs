@@ -1,15 +1,17 @@
-//! Collects backends' discovery documents into the aggregated document of `/apis`. Documents are polled in the
-//! background, cached per service with their ETag, and parsed only when they have changed. If a backend fails, its
-//! group version stays listed as stale.
+//! Collects backends' discovery documents into the aggregated document of `/apis`. Documents are polled in
+//! the background, cached per service with their ETag, and parsed only when they have changed. If a backend
+//! fails, its group version stays listed as stale.
 //!
-//! Entry points: [`Collector::new`], [`Collector::run_first_pass`]. Conversion of document forms is left to `convert`.
+//! Entry points: [`Collector::new`], [`Collector::run_first_pass`]. Conversion of document forms is left to
+//! `convert`.
 
 #[cfg(test)]
 mod tests;
 
 use super::convert;
 use crate::aggregator::apiservice::{ApiService, ServiceReference};
-use crate::aggregator::disk_cache::{DiskCache, DocumentKind};
+use crate::aggregator::disk_cache::DiskCache;
+use crate::aggregator::documents::DocumentKind;
 use crate::aggregator::documents::{CollectError, PublishedKind, Rejected, bounds};
 use crate::aggregator::own_requests::{self, AGGREGATOR, AGGREGATOR_WITHOUT_GROUPS, FetchedDocument, ResponseLimits};
 use crate::aggregator::resolver::ServiceResolver;
@@ -85,7 +87,8 @@ struct List {
 type Versions = HashMap<(String, String), Value>;
 
 impl State {
-    /// An APIService no longer uses `before`, but `now`. What was cached of a service goes with its last user.
+    /// An APIService no longer uses `before`, but `now`. What was cached of a service goes with its last
+    /// user.
     fn move_user(&mut self, before: Option<ServiceReference>, now: Option<ServiceReference>) {
         if let Some(service) = now {
             *self.users.entry(service).or_default() += 1;
@@ -115,8 +118,8 @@ impl State {
 }
 
 impl Collector {
-    /// Creates a collector. It does not fetch yet, but queues changes. `keeps_last_good`: a backend that fails stays listed with its
-    /// last good resources, also after a restart.
+    /// Creates a collector. It does not fetch yet, but queues changes. `keeps_last_good`: a backend that
+    /// fails stays listed with its last good resources, also after a restart.
     pub(crate) fn new(
         informer: Informer<ApiService>,
         resolver: Arc<dyn ServiceResolver>,
@@ -238,8 +241,8 @@ impl Collector {
                 Err(_) => self.publish(&s, self.stale(&s)),
             }
         }
-        // Check again after the awaits: the APIService may have become local or disappeared, and its event may have
-        // been handled before this entry was published.
+        // Check again after the awaits: the APIService may have become local or disappeared, and its event
+        // may have been handled before this entry was published.
         if !is_remote() {
             self.drop_entry(&s);
         }
@@ -268,8 +271,8 @@ impl Collector {
         }
     }
 
-    /// The entry for a backend that does not answer: its last good one, marked as stale. Upstream lists the version
-    /// without resources; clients that check the mark see no difference, and the others keep working.
+    /// The entry for a backend that does not answer: its last good one, marked as stale. Upstream lists the
+    /// version without resources; clients that check the mark see no difference, and the others keep working.
     fn stale(&self, s: &ApiService) -> Value {
         match self.lock().good.get(&s.name).filter(|_| self.keeps_last_good) {
             Some(good) => {

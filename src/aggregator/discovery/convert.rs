@@ -63,8 +63,8 @@ pub(super) fn bare(version: &str, freshness: &str) -> Value {
     Value::Object(m)
 }
 
-/// Converts an APIResourceList to an aggregated version entry. Subresources are attached to their parents; a missing
-/// parent is created.
+/// Converts an APIResourceList to an aggregated version entry. Subresources are attached to their parents; a
+/// missing parent is created.
 ///
 /// # Errors
 /// A subresource has another scope than its parent.

@@ -1,5 +1,5 @@
-//! The plain discovery documents `/apis` and `/apis/<group>`, built from APIService objects whether available or not,
-//! as in upstream (`kube-aggregator/pkg/apiserver/handler_apis.go`).
+//! The plain discovery documents `/apis` and `/apis/<group>`, built from APIService objects whether available
+//! or not, as in upstream (`kube-aggregator/pkg/apiserver/handler_apis.go`).
 
 use crate::aggregator::apiservice::{ApiService, OWN_GROUP, sorted_by_group_and_version};
 use crate::apimachinery::value::{Str, Value};
@@ -14,14 +14,40 @@ use std::sync::{Arc, Weak};
 
 type Snapshot = OrdMap<Arc<str>, Arc<ApiService>>;
 
-/// A document and the snapshot it was made of, which it does not keep alive: without requests, the cache would otherwise
-/// hold APIServices that were deleted long ago.
+/// A document and the snapshot it was made of, which it does not keep alive: without requests, the cache
+/// would otherwise hold APIServices that were deleted long ago.
 type Made<T> = (Weak<Snapshot>, T);
+
+/// The document that was made last.
+struct Cached<T>(ArcSwapOption<Made<T>>);
+
+impl<T> Cached<T> {
+    const fn empty() -> Self {
+        Self(ArcSwapOption::const_empty())
+    }
+
+    /// The document of the informer's present snapshot. It is made anew after a change of any APIService.
+    fn of(&self, informer: &Informer<ApiService>, make: impl FnOnce(&Snapshot) -> T) -> Arc<Made<T>> {
+        let now = informer.snapshot();
+        if let Some(made) = self.0.load_full()
+            && Weak::ptr_eq(&made.0, &Arc::downgrade(&now))
+        {
+            return made;
+        }
+        let made = Arc::new((Arc::downgrade(&now), make(&now)));
+        self.0.store(Some(made.clone()));
+        made
+    }
+
+    fn forget(&self) {
+        self.0.store(None);
+    }
+}
 
 /// Serves the list of all groups. The document is rebuilt after a change of any APIService.
 pub(crate) struct GroupListHandler {
     informer: Informer<ApiService>,
-    made: ArcSwapOption<Made<Value>>,
+    made: Cached<Value>,
 }
 
 impl GroupListHandler {
@@ -29,23 +55,15 @@ impl GroupListHandler {
     pub(crate) fn new(informer: Informer<ApiService>) -> Arc<Self> {
         let handler = Arc::new(Self {
             informer,
-            made: ArcSwapOption::empty(),
+            made: Cached::empty(),
         });
         let me = handler.clone();
-        handler.informer.subscribe(move |_| me.made.store(None));
+        handler.informer.subscribe(move |_| me.made.forget());
         handler
     }
 
     fn document(&self) -> Arc<Made<Value>> {
-        let now = self.informer.snapshot();
-        if let Some(made) = self.made.load_full()
-            && Weak::ptr_eq(&made.0, &Arc::downgrade(&now))
-        {
-            return made;
-        }
-        let made = Arc::new((Arc::downgrade(&now), list(&now)));
-        self.made.store(Some(made.clone()));
-        made
+        self.made.of(&self.informer, list)
     }
 }
 
@@ -75,7 +93,7 @@ pub(crate) struct GroupHandler {
     group: Str,
     informer: Informer<ApiService>,
     delegate: Arc<dyn UnprotectedHandler>,
-    made: ArcSwapOption<Made<Option<Value>>>,
+    made: Cached<Option<Value>>,
 }
 
 impl GroupHandler {
@@ -85,24 +103,17 @@ impl GroupHandler {
             group,
             informer,
             delegate,
-            made: ArcSwapOption::empty(),
+            made: Cached::empty(),
         }
     }
 
-    /// Rebuilt after a change of any APIService; `None` if the group has none.
+    /// `None` if the group has no APIService.
     fn document(&self) -> Arc<Made<Option<Value>>> {
-        let now = self.informer.snapshot();
-        if let Some(made) = self.made.load_full()
-            && Weak::ptr_eq(&made.0, &Arc::downgrade(&now))
-        {
-            return made;
-        }
-        let mine = now.values().filter(|s| s.group == self.group).cloned().collect();
-        let groups = sorted_by_group_and_version(mine);
-        let document = groups.first().map(|g| api_group(&self.group, &versions(g)));
-        let made = Arc::new((Arc::downgrade(&now), document));
-        self.made.store(Some(made.clone()));
-        made
+        self.made.of(&self.informer, |all| {
+            let mine = all.values().filter(|s| s.group == self.group).cloned().collect();
+            let groups = sorted_by_group_and_version(mine);
+            groups.first().map(|g| api_group(&self.group, &versions(g)))
+        })
     }
 }
 
@@ -140,6 +151,9 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(deleted.upgrade().is_none());
-        assert!(list.made.load().is_none(), "the list is made anew by the next request");
+        assert!(
+            list.made.0.load().is_none(),
+            "the list is made anew by the next request"
+        );
     }
 }

@@ -1,21 +1,9 @@
 //! Limits on the content of a backend's discovery documents, since everybody's `/apis` includes them.
 
 use super::Rejected;
+use super::limits::{MAX_GROUPS, MAX_NAME_LENGTH, MAX_RESOURCES, MAX_SUBRESOURCES, MAX_VERSIONS, MAX_WORDS};
 use crate::apimachinery::field::quote;
 use crate::apimachinery::value::Value;
-
-/// Groups per document.
-pub(crate) const MAX_GROUPS: usize = 1_000;
-/// Versions per group.
-pub(crate) const MAX_VERSIONS: usize = 64;
-/// Resources per version. A plain APIResourceList counts subresources, too.
-pub(crate) const MAX_RESOURCES: usize = 4_000;
-/// Subresources per resource.
-pub(crate) const MAX_SUBRESOURCES: usize = 64;
-/// Verbs, short names, categories or accepted types per resource or subresource.
-pub(crate) const MAX_WORDS: usize = 64;
-/// Bytes of a name: the longest that Kubernetes allows.
-pub(crate) const MAX_NAME_LENGTH: usize = 253;
 
 type Checked = Result<(), Rejected>;
 

@@ -1,7 +1,7 @@
-//! Why a document of a backend is not collected: [`Rejected`] for its content, [`CollectError`] for all on the way.
+//! Why a document of a backend is not collected: [`Rejected`] for its content, [`CollectError`] for all on
+//! the way.
 
-use super::bounds::MAX_NAME_LENGTH;
-use super::pruning_parser::MAX_LEVELS;
+use super::limits::{MAX_LEVELS, MAX_NAME_LENGTH};
 use crate::aggregator::own_requests::FetchError;
 use crate::aggregator::transports::TransportError;
 

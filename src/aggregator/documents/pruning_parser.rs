@@ -1,23 +1,22 @@
-//! Parser that builds only the known members of a JSON document and skips the rest while reading, so that the memory of
-//! the tree is bounded by what we use. Entry point: [`parse`].
+//! Parser that builds only the known members of a JSON document and skips the rest while reading, so that the
+//! memory of the tree is bounded by what we use. Entry point: [`parse`].
 
 use super::Rejected;
+use super::limits::MAX_LEVELS;
 use crate::apimachinery::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;
 use std::fmt;
 
-/// Deepest nesting allowed in the parts that are kept. Schemas of custom resources nest a few dozen levels.
-pub(super) const MAX_LEVELS: usize = 200;
-
-/// The known structure of a value. A list is matched element by element with the same shape; scalars and `null` are
-/// accepted anywhere.
+/// The known structure of a value. A list is matched element by element with the same shape; scalars and
+/// `null` are accepted anywhere.
 pub(crate) enum Shape {
     /// A scalar. Lists and objects become `null`.
     Scalar,
     /// Anything.
     Any,
-    /// An object with arbitrary keys: the shape of its values, the limit on their number, and their name in errors.
+    /// An object with arbitrary keys: the shape of its values, the limit on their number, and their name in
+    /// errors.
     Map(&'static Shape, usize, &'static str),
     /// An object with these members; others are skipped.
     Fields(&'static [(&'static str, &'static Shape)]),
@@ -50,7 +49,8 @@ pub(super) fn parse(bytes: &[u8], shape: &'static Shape, most_values: usize) -> 
     // Go replaces invalid UTF-8. Valid text is not copied.
     let text = String::from_utf8_lossy(bytes);
     let mut d = serde_json::Deserializer::from_str(&text);
-    // serde_json's limit of 128 is below `MAX_LEVELS`, which bounds the recursion here; skipping does not recurse.
+    // serde_json's limit of 128 is below `MAX_LEVELS`, which bounds the recursion here; skipping does not
+    // recurse.
     d.disable_recursion_limit();
     let refusal = Cell::new(None);
     let seed = Seed {

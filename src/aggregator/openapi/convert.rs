@@ -1,6 +1,6 @@
-//! Converts an OpenAPI v2 document to v3, for backends that publish no v3. Entry point: [`v3_of`]. Lossy where v3
-//! differs (form data, security schemes other than API keys), but complete for what kubectl and code generators read of
-//! API servers.
+//! Converts an OpenAPI v2 document to v3, for backends that publish no v3. Entry point: [`v3_of`]. Lossy
+//! where v3 differs (form data, security schemes other than API keys), but complete for what kubectl and code
+//! generators read of API servers.
 
 use crate::apimachinery::value::{Map, Str, Value};
 use std::cell::Cell;
@@ -26,8 +26,8 @@ const SCHEMA: [&str; 16] = [
     "multipleOf",
 ];
 
-/// Limit of growth relative to the source. Shared parameters are inlined and schemas repeated per media type, so a
-/// small malicious document could otherwise become huge.
+/// Limit of growth relative to the source. Shared parameters are inlined and schemas repeated per media type,
+/// so a small malicious document could otherwise become huge.
 const MAX_GROWTH: usize = 4;
 /// Growth that any document may have, in values.
 const FREE_GROWTH: usize = 10_000;

@@ -1,13 +1,13 @@
-//! Downloads backends' OpenAPI documents and indices: after registration and every change, one minute after each
-//! success, and with growing delays after failures. The last good document stays in use. Entry points:
+//! Downloads backends' OpenAPI documents and indices: after registration and every change, one minute after
+//! each success, and with growing delays after failures. The last good document stays in use. Entry points:
 //! [`Downloader::new`], [`Downloader::start`].
 //!
-//! Upstream waits a second before the first download. A client that applies an object as soon as the APIService is
-//! Available could then validate it against a document without its kind, so our first download starts together with the
-//! first probe.
+//! Upstream waits a second before the first download. A client that applies an object as soon as the
+//! APIService is Available could then validate it against a document without its kind, so our first download
+//! starts together with the first probe.
 
 use crate::aggregator::apiservice::ApiService;
-use crate::aggregator::disk_cache::DocumentKind;
+use crate::aggregator::documents::DocumentKind;
 use crate::aggregator::documents::{CollectError, Documents};
 use crate::aggregator::own_requests::{self, FetchedDocument, OPENAPI, ResponseLimits};
 use crate::aggregator::resolver::ServiceResolver;
@@ -48,8 +48,8 @@ pub(crate) trait Download: Send + Sync {
     /// The response contains nothing usable.
     async fn take(&self, of: &ApiService, response: FetchedDocument) -> Result<(), CollectError>;
 
-    /// A second path to download after [`Download::take`], if any. Offered again next time if its response was
-    /// unusable.
+    /// A second path to download after [`Download::take`], if any. Offered again next time if its response
+    /// was unusable.
     fn next(&self, _of: &ApiService) -> Option<String> {
         None
     }

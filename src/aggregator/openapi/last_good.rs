@@ -1,9 +1,11 @@
-//! Last good OpenAPI v3 documents of backends, served while a backend is unavailable. A document is downloaded when the
-//! backend's index first contains it, and again when its URL there, which includes a hash, changes.
+//! Last good OpenAPI v3 documents of backends, served while a backend is unavailable. A document is
+//! downloaded when the backend's index first contains it, and again when its URL there, which includes a
+//! hash, changes.
 
 use super::key_of;
 use crate::aggregator::apiservice::ApiService;
-use crate::aggregator::disk_cache::{DiskCache, DocumentKind};
+use crate::aggregator::disk_cache::DiskCache;
+use crate::aggregator::documents::DocumentKind;
 use crate::aggregator::documents::{CollectError, PublishedKind, Rejected};
 use crate::aggregator::own_requests::FetchedDocument;
 use crate::api::openapi::Dialect;

@@ -1,8 +1,8 @@
-//! Merges OpenAPI v2 documents, like upstream's `kube-openapi/pkg/aggregator` but on JSON trees. Entry points:
-//! [`filter`], [`merge`].
+//! Merges OpenAPI v2 documents, like upstream's `kube-openapi/pkg/aggregator` but on JSON trees. Entry
+//! points: [`filter`], [`merge`].
 //!
-//! If several documents have the same path, the first wins. A definition with a name that is taken and different
-//! content is renamed; equal definitions are shared, and their group version kinds united.
+//! If several documents have the same path, the first wins. A definition with a name that is taken and
+//! different content is renamed; equal definitions are shared, and their group version kinds united.
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,8 @@ use super::convert::v3_of;
 use super::download::Download;
 use super::merge::{filter, merge};
 use crate::aggregator::apiservice::ApiService;
-use crate::aggregator::disk_cache::{DiskCache, DocumentKind};
+use crate::aggregator::disk_cache::DiskCache;
+use crate::aggregator::documents::DocumentKind;
 use crate::aggregator::documents::{CollectError, PublishedKind, Rejected};
 use crate::aggregator::own_requests::FetchedDocument;
 use crate::api::openapi::Dialect;
@@ -47,7 +48,8 @@ struct Part {
     document: CachedDocument,
 }
 
-/// The last good documents of backends by APIService name, each reduced to the paths of its own group version.
+/// The last good documents of backends by APIService name, each reduced to the paths of its own group
+/// version.
 #[derive(Default)]
 pub(crate) struct RemoteDocuments {
     all: ArcSwap<OrdMap<Str, Arc<Part>>>,

@@ -1,4 +1,5 @@
-//! Streaming gunzip of responses for which the proxy, not the client, requested gzip. Go's transport does the same.
+//! Streaming gunzip of responses for which the proxy, not the client, requested gzip. Go's transport does the
+//! same.
 
 use crate::request::body::BoxError;
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! Cache of the identity headers that are sent to backends: built once per caller instead of once per request.
+//! Cache of the identity headers that are sent to backends: built once per caller instead of once per
+//! request.
 
 use crate::proxy::headers::{Identity, InvalidValue};
 use crate::request::UserInfo;
@@ -11,9 +12,9 @@ const PLACES: usize = 256;
 
 /// Identity headers of recent callers.
 ///
-/// Keyed by the address of the caller's `UserInfo`, not by its content: caching authenticators return the same `Arc`
-/// each time. That is sound: the cache holds the `Arc`, so its address cannot be reused, and its content cannot change,
-/// since `Arc::make_mut` copies a shared value to another address.
+/// Keyed by the address of the caller's `UserInfo`, not by its content: caching authenticators return the
+/// same `Arc` each time. That is sound: the cache holds the `Arc`, so its address cannot be reused, and its
+/// content cannot change, since `Arc::make_mut` copies a shared value to another address.
 pub(crate) struct Identities {
     places: Box<[ArcSwapOption<Known>]>,
 }

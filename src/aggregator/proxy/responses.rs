@@ -4,7 +4,7 @@
 use crate::aggregator::apiservice::ServiceReference;
 use crate::aggregator::backend_stats::LimitReached;
 use crate::apimachinery::status::Status;
-use crate::request::{Body, Response};
+use crate::request::{Body, FromBackend, NotInRequestMetrics, Response};
 use crate::server::respond;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
@@ -23,7 +23,8 @@ pub(crate) fn unavailable() -> Response {
     plain(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n")
 }
 
-/// 429: the backend has reached its limit of requests or watches. A `Status`, since upstream has no such response.
+/// 429: the backend has reached its limit of requests or watches. A `Status`, since upstream has no such
+/// response.
 pub(crate) fn too_many(what: LimitReached, service: &ServiceReference, headers: &HeaderMap) -> Response {
     let what = match what {
         LimitReached::Requests => "requests are under way to",
@@ -56,4 +57,19 @@ fn plain(status: StatusCode, text: impl Into<Body>) -> Response {
     h.insert(header::CONTENT_TYPE, TEXT);
     h.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     r
+}
+
+/// Marks the proxy's own responses as counted already. Backends' responses are marked by their origin.
+pub(super) fn without_request_metrics(mut response: Response) -> Response {
+    if FromBackend::of(&response).is_none() {
+        response.extensions_mut().insert(NotInRequestMetrics);
+    }
+    response
+}
+
+pub(super) fn unreachable_backend(why: &str) -> Response {
+    error(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &format!("error trying to reach service: {why}"),
+    )
 }

@@ -1,5 +1,5 @@
-//! Upgrades (SPDY, WebSocket, any other): dials a dedicated HTTP/1.1 connection to the backend, then copies bytes in
-//! both directions until either side ends. Follows `UpgradeAwareHandler` in
+//! Upgrades (SPDY, WebSocket, any other): dials a dedicated HTTP/1.1 connection to the backend, then copies
+//! bytes in both directions until either side ends. Follows `UpgradeAwareHandler` in
 //! `apimachinery/pkg/util/proxy/upgradeaware.go`.
 //!
 //! Entry point: [`tunnel()`]. The copying itself is done in [`crate::proxy::tunnel`].

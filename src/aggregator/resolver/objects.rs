@@ -64,7 +64,8 @@ pub(crate) struct EndpointSlice {
 /// An endpoint of an EndpointSlice.
 #[derive(Clone, Debug)]
 pub(crate) struct SliceEndpoint {
-    /// The first address. By the API all addresses of an endpoint are fungible, and clients may use only the first.
+    /// The first address. By the API all addresses of an endpoint are fungible, and clients may use only the
+    /// first.
     pub address: Str,
     /// The `ready` condition; true if it is unset.
     pub ready: bool,
@@ -108,8 +109,8 @@ impl Service {
         }
     }
 
-    /// The address of an `ExternalName` for this port, which the Service need not list. The first port requested is
-    /// usually the only one, so its address is cached.
+    /// The address of an `ExternalName` for this port, which the Service need not list. The first port
+    /// requested is usually the only one, so its address is cached.
     pub(super) fn outside(&self, host: &str, port: u16) -> Arc<str> {
         let (known, address) = self.outside.get_or_init(|| (port, join(host, port).into()));
         match *known == port {

@@ -1,4 +1,5 @@
-//! TLS servers on 127.0.0.1 and certificates for them. Entry points: [`Pki::new`], [`Backend::http`], [`raw_backend`].
+//! TLS servers on 127.0.0.1 and certificates for them. Entry points: [`Pki::new`], [`Backend::http`],
+//! [`raw_backend`].
 
 use super::provider;
 use crate::request::Body;

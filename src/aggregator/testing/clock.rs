@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 /// Yields that suffice for all tasks to finish the work that needs no time.
 const TURNS: usize = 60;
 
-/// For tests with `start_paused`. A paused clock advances by itself whenever all tasks are idle, even if one waits for
-/// a socket, so that every timeout towards a backend would fire at once. It does not while this value exists.
+/// For tests with `start_paused`. A paused clock advances by itself whenever all tasks are idle, even if one
+/// waits for a socket, so that every timeout towards a backend would fire at once. It does not while this
+/// value exists.
 pub(crate) struct Still {
     _held: mpsc::Sender<()>,
 }

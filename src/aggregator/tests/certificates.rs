@@ -34,7 +34,8 @@ async fn referenced_roots_are_followed_and_absent_ones_reported() {
     w.api_services.set("v1.g", &o);
     w.until_condition("v1.g", NO_ROOTS).await;
     assert_eq!(w.get(THINGS).await, (503, "service unavailable\n".into()));
-    // Unusable content must read like an absent object, whose existence the author of the APIService may not know.
+    // Unusable content must read like an absent object, whose existence the author of the APIService may not
+    // know.
     for of_no_use in [
         json!({"metadata": {}, "data": {"ca.pem": "x"}}),
         config_map(" \n"),

@@ -107,7 +107,8 @@ impl Rig {
         log.iter().filter(|a| which(a)).cloned().collect()
     }
 
-    /// Asserts that `at_once` requests arrive at each of these times (ms since the start) and none in between.
+    /// Asserts that `at_once` requests arrive at each of these times (ms since the start) and none in
+    /// between.
     async fn asked_at(&self, which: fn(&Asked) -> bool, at_once: usize, times: &[u64]) {
         let count = || self.all(which).len();
         for at in times {

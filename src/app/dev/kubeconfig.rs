@@ -37,8 +37,8 @@ pub(super) struct Merged {
 }
 
 impl Merged {
-    /// Adds the cluster, user and context of `own` to `$KUBECONFIG` (its first file) or `~/.kube/config`, and selects the
-    /// context.
+    /// Adds the cluster, user and context of `own` to `$KUBECONFIG` (its first file) or `~/.kube/config`, and
+    /// selects the context.
     pub(crate) fn add(own: &Path) -> Result<Self, Error> {
         let path = target()?;
         let own = read(own)?.ok_or(Error::NoOwn)?;

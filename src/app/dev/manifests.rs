@@ -1,4 +1,4 @@
-//! Reads a directory of manifests, and tells when it changes.
+//! Reads a directory of manifests, and detects changes of it.
 
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::object::ObjectView as _;
@@ -11,7 +11,7 @@ const MAX_FILES: usize = 5_000;
 /// Maximum depth of directories.
 const MAX_DEPTH: usize = 16;
 
-/// What is known of the files without reading them. A change of a file changes it.
+/// Path, modification time and size of each file: changes whenever a file does.
 pub(super) type Fingerprint = Vec<(PathBuf, Option<SystemTime>, u64)>;
 
 /// The manifests below `dir`, sorted.

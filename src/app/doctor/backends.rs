@@ -1,4 +1,5 @@
-//! What the server depends on beyond this machine: backends of a running gateway, webhooks and identity providers.
+//! What the server depends on beyond this machine: backends of a running gateway, webhooks and identity
+//! providers.
 
 use super::Finding;
 use crate::apimachinery::Value;

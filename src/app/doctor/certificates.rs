@@ -1,5 +1,5 @@
-//! When the certificates end that the flags and the generated PKI name. That they can be read and match their keys was checked
-//! when the options were completed.
+//! When the certificates end that the flags and the generated PKI name. That they can be read and match their
+//! keys was checked when the options were completed.
 
 use super::Finding;
 use crate::cli::CompletedOptions;

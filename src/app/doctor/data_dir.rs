@@ -19,7 +19,8 @@ const UNUSABLE: Duration = Duration::from_millis(500);
 /// Space below which the store may not grow by a day's history.
 const LITTLE: u64 = 1 << 30;
 const NONE: u64 = 64 << 20;
-/// `f_type` of NFS, SMB, CIFS and FUSE (statfs(2)), without the locks and shared memory that the store relies on.
+/// `f_type` of NFS, SMB, CIFS and FUSE (statfs(2)), without the locks and shared memory that the store relies
+/// on.
 const REMOTE: [(u64, &str); 4] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 const CHECK: &str = "etcd";
-/// The oldest version that upstream supports, and the one from which lists need not go to etcd (progress notifications).
+/// The oldest version that upstream supports, and the one from which lists need not go to etcd (progress
+/// notifications).
 const OLDEST: (u32, u32, u32) = (3, 4, 0);
 const GOOD: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
 /// Linearizable reads that take longer make every consistent list slow.

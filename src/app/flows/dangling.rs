@@ -1,5 +1,5 @@
-//! Maintains the condition `Dangling` of each FlowSchema, which shows whether its priority level exists (upstream's
-//! `k8s.io/apiserver/pkg/util/flowcontrol/apf_controller.go`).
+//! Maintains the condition `Dangling` of each FlowSchema, which shows whether its priority level exists
+//! (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/apf_controller.go`).
 
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -7,8 +7,9 @@ use crate::apimachinery::{Value, time};
 use crate::client::Informer;
 use crate::json;
 use crate::registry::schema::ManagerInfo;
-use crate::registry::store::{Store, WriteOptions};
+use crate::registry::store::Store;
 use crate::registry::strategy::Context;
+use crate::registry::write::WriteOptions;
 use futures_util::{StreamExt as _, stream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +99,8 @@ impl Dangling {
     }
 }
 
-/// The condition to write, or `None` if it is up to date. Its transition time is left out if the status changes.
+/// The condition to write, or `None` if it is up to date. Its transition time is left out if the status
+/// changes.
 fn pending_condition(schema: &Value, level: &str, exists: bool) -> Option<Value> {
     let (status, reason, end) = if exists {
         ("False", "Found", "and it exists")

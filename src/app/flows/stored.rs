@@ -1,4 +1,4 @@
-//! What is stored of each resource, for estimating lists.
+//! The number and size of the stored objects of each resource, for estimating the cost of lists.
 
 use crate::flowcontrol::work_estimate::{ObjectCounts, StoredObjects};
 use crate::registry::StoreLookup;

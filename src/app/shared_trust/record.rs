@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Largest record that is read, in bytes.
 const LARGEST: usize = 256 << 10;
 
-/// The public keys and CA certificates (PEM) that verify what one gateway signs. Those that its flags name are absent.
+/// The public keys and CA certificates (PEM) that verify what one gateway signs. Those that its flags name
+/// are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verifiers {
     pub token_keys: String,
@@ -37,8 +38,8 @@ impl Verifiers {
         self.texts().iter().all(|text| text.is_empty())
     }
 
-    /// Names the record: the same after a restart, and another one once a key or CA has been replaced, so that what was
-    /// signed before stays valid.
+    /// Names the record: the same after a restart, and another one once a key or CA has been replaced, so
+    /// that what was signed before stays valid.
     pub(super) fn id(&self) -> String {
         let mut context = digest::Context::new(&digest::SHA256);
         for text in self.texts() {
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_record_is_ignored() {
+    fn invalid_records_are_ignored() {
         for object in [
             json!({}),
             json!({"renewTime": "yesterday", "trustSeconds": 1}),

@@ -1,4 +1,5 @@
-//! The HTML page of admission webhooks: those whose calls fail first, then a table of all. Entry point: [`render`].
+//! The HTML page of admission webhooks: those whose calls fail first, then a table of all. Entry point:
+//! [`render`].
 
 use crate::apimachinery::value::Value;
 use crate::server::page::{STYLE, coloured};

@@ -1,5 +1,5 @@
-//! The worker of a batching backend: collects events into batches, throttles, and hands them to the sink. Follows
-//! upstream's `plugin/pkg/audit/buffered`.
+//! The worker of a batching backend: collects events into batches, throttles, and hands them to the sink.
+//! Follows upstream's `plugin/pkg/audit/buffered`.
 
 use super::{Batching, Sink, WriteOutcome};
 use crate::audit::event::Event;
@@ -91,7 +91,8 @@ impl Worker {
         batch
     }
 
-    /// Splits a batch where its size in bytes is limited. An event larger than the limit is a batch of its own.
+    /// Splits a batch where its size in bytes is limited. An event larger than the limit is a batch of its
+    /// own.
     fn parts(&self, batch: Vec<Arc<Event>>) -> Vec<Vec<Arc<Event>>> {
         let Some(most) = self.max_bytes else {
             return vec![batch];
@@ -131,7 +132,8 @@ impl Bucket {
         }
     }
 
-    /// Takes a token and returns how long to wait for it. A negative balance is a token borrowed from the future.
+    /// Takes a token and returns how long to wait for it. A negative balance is a token borrowed from the
+    /// future.
     fn take(&mut self, now: Instant) -> Duration {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.at = now;

@@ -1,7 +1,7 @@
 //! The log sink: writes events as lines to a file or to standard output.
 //!
-//! One thread owns the file, so no async worker blocks on disk I/O. Lines that queue up during a write are coalesced
-//! into the next one.
+//! One thread owns the file, so no async worker blocks on disk I/O. Lines that queue up during a write are
+//! coalesced into the next one.
 
 use super::rotate::{RotatingFile, Rotation};
 use super::{Sink, WriteOutcome};

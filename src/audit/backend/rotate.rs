@@ -1,6 +1,6 @@
-//! A log file with size-based rotation: `audit.log` is renamed to `audit-2026-11-20T15-04-05.000.log`, and old files
-//! are compressed and pruned. Names and rules are those of lumberjack, the library upstream uses, so that existing log
-//! collectors recognise the files.
+//! A log file with size-based rotation: `audit.log` is renamed to `audit-2026-11-20T15-04-05.000.log`, and
+//! old files are compressed and pruned. Names and rules are those of lumberjack, the library upstream uses,
+//! so that existing log collectors recognise the files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -72,7 +72,8 @@ impl RotatingFile {
         let Names { stem, ending } = Names::of(&self.path);
         let dir = self.path.parent().unwrap_or(Path::new(""));
         let mut at = OffsetDateTime::now_utc();
-        // Advance the timestamp until the name is free, so that two rotations within a millisecond do not collide.
+        // Advance the timestamp until the name is free, so that two rotations within a millisecond do not
+        // collide.
         let rotated = loop {
             let stamp = at.format(STAMP).map_err(io::Error::other)?;
             let rotated = dir.join(format!("{stem}-{stamp}{ending}"));
@@ -120,7 +121,8 @@ impl Names {
         }
     }
 
-    /// Parses the name of a rotated file: when it was rotated, and whether it is compressed. `None` for other files.
+    /// Parses the name of a rotated file: when it was rotated, and whether it is compressed. `None` for other
+    /// files.
     fn stamp(&self, name: &str) -> Option<(OffsetDateTime, bool)> {
         let rest = name.strip_prefix(&self.stem)?.strip_prefix('-')?;
         let (rest, gz) = rest.strip_suffix(".gz").map_or((rest, false), |r| (r, true));

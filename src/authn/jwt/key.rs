@@ -8,8 +8,7 @@ use aws_lc_rs::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey, Veri
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::fmt;
-use x509_parser::pem::Pem;
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey as Parsed;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
@@ -93,6 +92,10 @@ enum KeyMaterial {
     Ec { curve: Curve, point: Vec<u8> },
 }
 
+pub(super) fn bad(what: impl Into<String>) -> KeyError {
+    KeyError(what.into())
+}
+
 /// A key that verifies signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
@@ -108,10 +111,6 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
     // DER integers have a leading zero byte if their top bit is set; JWK components have none.
     let zeros = bytes.iter().take_while(|b| **b == 0).count();
     &bytes[zeros..]
-}
-
-fn bad(what: impl Into<String>) -> KeyError {
-    KeyError(what.into())
 }
 
 impl PublicKey {
@@ -167,50 +166,19 @@ impl PublicKey {
         Self::from_spki(&[curve.spki_head(), point].concat())
     }
 
-    /// Reads all keys of a PEM file: public keys, certificates, and the public halves of private keys, as upstream's
-    /// `--service-account-key-file` accepts them. Other blocks are skipped.
-    ///
-    /// # Errors
-    /// If a block is invalid, or the file has no key.
-    pub fn from_pem(pem: &[u8]) -> Result<Vec<Self>, KeyError> {
-        let mut out = Vec::new();
-        for block in Pem::iter_from_buffer(pem) {
-            let block = block.map_err(|e| bad(format!("bad PEM: {e}")))?;
-            let key = match block.label.as_str() {
-                "PUBLIC KEY" => Self::from_spki(&block.contents),
-                "RSA PUBLIC KEY" => Self::from_pkcs1(&block.contents),
-                "CERTIFICATE" => {
-                    let (_, cert) = X509Certificate::from_der(&block.contents)
-                        .map_err(|e| bad(format!("the certificate cannot be read: {e}")))?;
-                    Self::from_spki(cert.public_key().raw)
-                }
-                "PRIVATE KEY" | "RSA PRIVATE KEY" | "EC PRIVATE KEY" => {
-                    super::Signer::from_der(&block.contents).map(|s| s.public().clone())
-                }
-                _ => continue,
-            };
-            out.push(key?);
-        }
-        if out.is_empty() {
-            return Err(bad(
-                "the file holds neither a public key, nor a certificate, nor a private key (PEM)",
-            ));
-        }
-        Ok(out)
-    }
-
     /// The key as a PEM block `PUBLIC KEY`.
     pub(crate) fn to_pem(&self) -> String {
         crate::x509::pem::encode("PUBLIC KEY", &self.spki)
     }
 
-    fn from_pkcs1(der: &[u8]) -> Result<Self, KeyError> {
+    pub(super) fn from_pkcs1(der: &[u8]) -> Result<Self, KeyError> {
         let key = aws_lc_rs::rsa::PublicKey::from_der(der).map_err(|e| bad(format!("no RSA key: {e}")))?;
         let spki = key.as_der().map_err(|_| bad("no RSA key"))?;
         Self::from_spki(spki.as_ref())
     }
 
-    /// Reads a JSON Web Key. `None` if it is not for signatures or of an unsupported type, which a key set may contain.
+    /// Reads a JSON Web Key. `None` if it is not for signatures or of an unsupported type, which a key set
+    /// may contain.
     ///
     /// # Errors
     /// If the key is of a supported type but invalid.

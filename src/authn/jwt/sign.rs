@@ -97,8 +97,8 @@ impl Signer {
         self.sign_with(&header, claims)
     }
 
-    /// Like [`Signer::sign`], with a header of the caller's choice. The signature uses this key's own algorithm
-    /// whatever the header says, which lets tests forge headers.
+    /// Like [`Signer::sign`], with a header of the caller's choice. The signature uses this key's own
+    /// algorithm whatever the header says, which lets tests forge headers.
     ///
     /// # Errors
     /// If the cryptographic library fails.

@@ -19,10 +19,11 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use torana_cel::Budget;
 
-/// Tolerance for `nbf` in seconds, for providers whose clock is ahead. `exp` has no tolerance, as in upstream's
-/// go-oidc.
+/// Tolerance for `nbf` in seconds, for providers whose clock is ahead. `exp` has no tolerance, as in
+/// upstream's go-oidc.
 const NOT_BEFORE_LEEWAY: i64 = 300;
-/// About what the evaluation of a provider's expressions allocates: its cost bounds the sizes of what it makes.
+/// About what the evaluation of a provider's expressions allocates: its cost bounds the sizes of what it
+/// makes.
 const MEMORY: usize = 16 << 20;
 
 /// One provider with its token rules.
@@ -56,8 +57,8 @@ pub(crate) struct IssuerError {
     source: FetchError,
 }
 
-/// Builds the authenticators for `issuers` and starts discovery in tasks of `tasks`. Discovery of a provider ends when
-/// the last clone of the set is dropped.
+/// Builds the authenticators for `issuers` and starts discovery in tasks of `tasks`. Discovery of a provider
+/// ends when the last clone of the set is dropped.
 ///
 /// # Errors
 /// `IssuerError`
@@ -109,7 +110,8 @@ impl JwtAuthenticators {
         }
     }
 
-    /// Evaluates expensive expressions on this pool. Requests get to one of their own only after they are authenticated.
+    /// Evaluates expensive expressions on this pool. Requests get to one of their own only after they are
+    /// authenticated.
     #[must_use]
     pub(crate) fn with_pool(mut self, pool: ComputePool) -> Self {
         self.pool = Some(pool);
@@ -168,8 +170,8 @@ impl JwtAuthenticator {
         Ok(token.claims)
     }
 
-    /// The user that verified claims map to. Cheap expressions are evaluated in place; where that does not suffice, all of them are
-    /// evaluated again on the compute pool, each up to upstream's limit.
+    /// The user that verified claims map to. Cheap expressions are evaluated in place; where that does not
+    /// suffice, all of them are evaluated again on the compute pool, each up to upstream's limit.
     async fn user(&self, claims: Value, pool: Option<&ComputePool>) -> Result<UserInfo, AuthenticationError> {
         let mapped = match claims::user(&self.issuer, &claims, Budget::quick()) {
             Err(Failure::Costly) => {
@@ -192,8 +194,8 @@ impl JwtAuthenticator {
         })
     }
 
-    /// Checks issuer, audience and times. Cheaper than the signature, hence first; success means nothing until the
-    /// signature is verified too.
+    /// Checks issuer, audience and times. Cheaper than the signature, hence first; success means nothing
+    /// until the signature is verified too.
     fn check_claims(&self, token: &Token<'_>, now: i64) -> Result<(), AuthenticationError> {
         let claims = &token.claims;
         let issuer = claims.str_at(&["iss"]);
@@ -229,8 +231,8 @@ impl JwtAuthenticator {
     }
 }
 
-/// Rejects tokens whose groups are a distributed claim (`_claim_names`), because those are not fetched. Accepting such
-/// a user with missing groups could bypass a rule that denies by group.
+/// Rejects tokens whose groups are a distributed claim (`_claim_names`), because those are not fetched.
+/// Accepting such a user with missing groups could bypass a rule that denies by group.
 fn distributed(claims: &Value, issuer: &JwtIssuer) -> Result<(), AuthenticationError> {
     let Some(Mapping::Claim(groups)) = &issuer.groups else {
         return Ok(());

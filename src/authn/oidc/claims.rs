@@ -1,5 +1,5 @@
-//! Mapping of verified claims to a user, in upstream's order: user name, groups, uid, extra, required claims, conditions on the claims,
-//! conditions on the user. The first that fails refuses the token.
+//! Mapping of verified claims to a user, in upstream's order: user name, groups, uid, extra, required claims,
+//! conditions on the claims, conditions on the user. The first that fails refuses the token.
 
 use super::configuration::{JwtIssuer, Mapping, Prefixed, Rule};
 use super::expressions::{Expression, Failure, Subject, user_value};
@@ -88,7 +88,8 @@ pub(super) fn user(issuer: &JwtIssuer, claims: &Value, budget: Budget) -> Result
     Ok(user)
 }
 
-/// Checks conditions. All are evaluated before the first result is looked at, so errors outweigh those that are false.
+/// Checks conditions. All are evaluated before the first result is looked at, so errors outweigh those that
+/// are false.
 fn check<'a>(budget: &mut Budget, rules: &'a [Rule], subject: &Subject<'a>) -> Result<()> {
     let values = rules.iter().map(|rule| rule.expression.evaluate(budget, subject));
     for (rule, value) in rules.iter().zip(values.collect::<Result<Vec<_>>>()?) {
@@ -201,7 +202,8 @@ impl<'a> Mapper<'a> {
                 extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("JTI={id}")]);
             }
         }
-        // All are evaluated before the first result is looked at. Errors of the evaluation have no context, in upstream neither.
+        // All are evaluated before the first result is looked at. Errors of the evaluation have no context,
+        // in upstream neither.
         let values = self.issuer.extra.iter().map(|(key, expression)| {
             let value = expression.evaluate(&mut self.budget, &self.subject)?;
             Ok((key, expression, value))

@@ -1,6 +1,7 @@
-//! Strict parser of `AuthenticationConfiguration` (apiserver.config.k8s.io). Unknown fields are errors rather than ignored.
-//! Validation, its order and its messages are upstream's (`apiserver/pkg/apis/apiserver/validation`): `issuer` has the `issuer` of a
-//! provider, `rules` the rules and mappings with their expressions.
+//! Strict parser of `AuthenticationConfiguration` (apiserver.config.k8s.io). Unknown fields are errors rather
+//! than ignored. Validation, its order and its messages are upstream's
+//! (`apiserver/pkg/apis/apiserver/validation`): `issuer` has the `issuer` of a provider, `rules` the rules
+//! and mappings with their expressions.
 
 mod issuer;
 mod rules;

@@ -1,12 +1,11 @@
-//! CEL expressions of an `AuthenticationConfiguration` (upstream: `apiserver/pkg/authentication/cel`): [`Expression::claims`] and
-//! [`Expression::user`] compile them, and [`Expression::evaluate`] evaluates them. What the results mean is left to `claims`.
+//! CEL expressions of an `AuthenticationConfiguration` (upstream: `apiserver/pkg/authentication/cel`):
+//! [`Expression::claims`] and [`Expression::user`] compile them, and [`Expression::evaluate`] evaluates them.
+//! What the results mean is left to `claims`.
 
 use crate::apimachinery::value::{Map, Value};
 use crate::request::UserInfo;
 use std::sync::{Arc, LazyLock};
-use torana_cel::{
-    Budget, Environment, Exceeded, Fail, Issues, Program, Schema, Type, Unusable, Val, Variable, selects,
-};
+use torana_cel::{Budget, Environment, Exceeded, Fail, Program, Schema, Type, Unusable, Val, Variable, selects};
 
 /// The variable of expressions on claims.
 const CLAIMS: &str = "claims";
@@ -32,18 +31,14 @@ impl Eq for Expression {}
 /// Why an expression cannot be used. Upstream's texts.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CompileError {
-    /// Its constants do not fit, such as a pattern that is no regular expression.
-    #[error("program instantiation failed: {0}")]
-    Constants(#[source] Issues),
-    /// It has a mistake of syntax or type.
-    #[error("compilation failed: {0}")]
-    Compilation(#[source] Issues),
+    #[error(transparent)]
+    Unusable(Unusable),
     /// Its result is no boolean, or may be none.
     #[error("must evaluate to bool")]
     NotBool,
 }
 
-/// What an expression may result in.
+/// The types that an expression may result in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Returns {
     /// Any type: that of a claim is known at run time only, and checked then.
@@ -92,10 +87,9 @@ impl Expression {
     fn compile(environment: &Environment, text: &str, returns: Returns) -> Result<Self, CompileError> {
         let accepts = |of: &Type| matches!(returns, Returns::Anything) || *of == Type::Bool;
         let program = environment.compile_typed(text, accepts).map_err(|why| match why {
-            Unusable::Compilation(issues) => CompileError::Compilation(issues),
             // Also for a claim as it is: nothing says that it is a boolean.
             Unusable::Type(_) => CompileError::NotBool,
-            Unusable::Instantiation(issues) => CompileError::Constants(issues),
+            other => CompileError::Unusable(other),
         })?;
         Ok(Self {
             text: text.into(),
@@ -120,7 +114,8 @@ impl Expression {
         })
     }
 
-    /// True if the expression selects the claim by name: `claims.email`, but not `claims['email']`, as in upstream.
+    /// True if the expression selects the claim by name: `claims.email`, but not `claims['email']`, as in
+    /// upstream.
     pub(super) fn selects_claim(&self, claim: &str) -> bool {
         selects(&self.text, CLAIMS, claim)
     }

@@ -149,8 +149,8 @@ impl Provider {
         Ok(keys)
     }
 
-    /// Verifies the signature with the provider's keys. If none fits, the key set is fetched again, at most once per
-    /// interval.
+    /// Verifies the signature with the provider's keys. If none fits, the key set is fetched again, at most
+    /// once per interval.
     ///
     /// # Errors
     /// [`ProviderError`] if the signature does not verify.

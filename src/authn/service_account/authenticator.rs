@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The keys that verify service account tokens: this gateway's in the order of their files, then those that other
-/// gateways share. Clones see the same keys.
+/// The keys that verify service account tokens: this gateway's in the order of their files, then those that
+/// other gateways share. Clones see the same keys.
 #[derive(Clone, Debug)]
 pub(crate) struct VerificationKeys {
     own: Arc<[PublicKey]>,
@@ -95,7 +95,8 @@ impl ServiceAccountTokens {
         }
     }
 
-    /// Authenticates legacy tokens. `lookup` (`--service-account-lookup`) requires that the Secret still exists.
+    /// Authenticates legacy tokens. `lookup` (`--service-account-lookup`) requires that the Secret still
+    /// exists.
     pub(crate) fn legacy(
         lookup: bool,
         keys: VerificationKeys,

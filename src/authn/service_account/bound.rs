@@ -101,7 +101,8 @@ pub(super) async fn check(
     dependencies.extend(referred(objects, private.get("secret"), ("secrets", "secret"), namespace, now).await?);
     dependencies.extend(referred(objects, pod, ("pods", "pod"), namespace, now).await?);
     if pod.is_null() {
-        // With a pod, the node claim is informational: it is where the pod runs, not what the token is bound to.
+        // With a pod, the node claim is informational: it is where the pod runs, not what the token is bound
+        // to.
         dependencies.extend(referred(objects, node, ("nodes", "node"), "", now).await?);
     }
     let mut user = user_info(namespace, name, uid);

@@ -84,7 +84,8 @@ impl Issuer {
         Ok((self.signer.sign(&claims)?, id))
     }
 
-    /// Issues a legacy token for storage in a Secret. It has no expiry and is valid while the Secret contains it.
+    /// Issues a legacy token for storage in a Secret. It has no expiry and is valid while the Secret contains
+    /// it.
     ///
     /// # Errors
     /// If signing fails.

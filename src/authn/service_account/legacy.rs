@@ -27,7 +27,8 @@ pub(super) struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Validates the claims of a token whose signature has been verified. `lookup` also checks its Secret and account.
+    /// Validates the claims of a token whose signature has been verified. `lookup` also checks its Secret and
+    /// account.
     pub(super) async fn validate(
         &self,
         claims: &Value,
@@ -140,7 +141,8 @@ impl LegacyLookup<'_> {
         Ok(())
     }
 
-    /// Updates the last-used label once a day. Tomorrow's date is accepted too, as another server's clock may be ahead.
+    /// Updates the last-used label once a day. Tomorrow's date is accepted too, as another server's clock may
+    /// be ahead.
     async fn note_use(&self, stored: &Value, secret: &str) {
         let day = |at: i64| time::format_unix(at).map(|t| t[..10].to_owned()).unwrap_or_default();
         let (today, tomorrow) = (day(self.check.now), day(self.check.now + DAY));

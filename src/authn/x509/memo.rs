@@ -1,9 +1,9 @@
-//! Per-connection cache of a certificate chain's verification result, so that signatures are not verified on every
-//! request.
+//! Per-connection cache of a certificate chain's verification result, so that signatures are not verified on
+//! every request.
 //!
-//! The key is the address of the chain's allocation, which lives as long as its connection. Each entry holds a weak
-//! reference, which keeps the allocator from reusing the address. Entries of closed connections are swept when a shard
-//! grows.
+//! The key is the address of the chain's allocation, which lives as long as its connection. Each entry holds
+//! a weak reference, which keeps the allocator from reusing the address. Entries of closed connections are
+//! swept when a shard grows.
 
 use super::{CertificateDer, not_after};
 use crate::request::TrustAnchors;
@@ -65,7 +65,8 @@ impl<T: Clone> Memo<T> {
         }
         let value = compute(now);
         let end = chain.iter().filter_map(not_after).min();
-        // An expired certificate is not cached; verifying it again is cheap because the dates are checked first.
+        // An expired certificate is not cached; verifying it again is cheap because the dates are checked
+        // first.
         let until = end.map_or(now + LIFETIME, |end| end.min(now + LIFETIME));
         let mut shard = shard.lock();
         if shard.known.len() >= shard.sweep_at {

@@ -1,10 +1,11 @@
 //! The graph of which objects are needed on which node. Edges: pod → node, object referenced by a pod → pod,
-//! PersistentVolume → claim, secret of a volume → PersistentVolume, VolumeAttachment and ResourceSlice → node.
+//! PersistentVolume → claim, secret of a volume → PersistentVolume, VolumeAttachment and ResourceSlice →
+//! node.
 //!
 //! Stored inverted, per node and with reference counts, so that a decision is a hash lookup. Entry points:
 //! [`Graph::follow`] and [`View::reaches`].
 
-use super::refs::{Pod, Volume};
+use super::refs::{ObjectKind, Pod, Volume};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 use crate::authz::rbac::Behind;
@@ -20,24 +21,11 @@ use std::time::Duration;
 /// How long a decision waits for the graph to catch up.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Type of a vertex.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum ObjectKind {
-    Pod,
-    Secret,
-    ConfigMap,
-    Claim,
-    ServiceAccount,
-    ResourceClaim,
-    Volume,
-    Attachment,
-    Slice,
-}
-
 /// An immutable snapshot of the graph. Persistent maps make it cheap to copy on write.
 #[derive(Clone, Default)]
 pub(super) struct View {
-    /// Node → vertex → number of the node's pods that reference it. Objects that name their node count as one.
+    /// Node → vertex → number of the node's pods that reference it. Objects that name their node count as
+    /// one.
     nodes: HashMap<Str, Arc<Needs>>,
     volumes: HashMap<Str, Arc<Volume>>,
     /// Secret → volumes whose drivers need it.

@@ -1,8 +1,21 @@
 //! Extraction of references from pods and PersistentVolumes.
 
-use super::graph::ObjectKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
+
+/// Type of a vertex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum ObjectKind {
+    Pod,
+    Secret,
+    ConfigMap,
+    Claim,
+    ServiceAccount,
+    ResourceClaim,
+    Volume,
+    Attachment,
+    Slice,
+}
 
 /// An object referenced by a pod, in the pod's namespace.
 pub(super) type Ref = (ObjectKind, Str);
@@ -33,7 +46,8 @@ fn each<'a>(v: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> + us
 
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
-/// Calls `f` with the name of each Secret that a Pod uses, some more than once, as upstream's `VisitPodSecretNames`.
+/// Calls `f` with the name of each Secret that a Pod uses, some more than once, as upstream's
+/// `VisitPodSecretNames`.
 pub(crate) fn for_each_secret(pod: &Value, mut f: impl FnMut(&str)) {
     let mut visit = |name: &str| {
         if !name.is_empty() {

@@ -1,14 +1,14 @@
 //! Privilege escalation check: which of the rules that a user wants to grant the user does not hold. Computes
-//! upstream's `validation.Covers` and `CompactRules` (`staging/src/k8s.io/component-helpers/auth/rbac/validation`)
-//! without expanding rules into single grants.
+//! upstream's `validation.Covers` and `CompactRules`
+//! (`staging/src/k8s.io/component-helpers/auth/rbac/validation`) without expanding rules into single grants.
 //!
-//! A rule of 100 groups, 100 resources and 100 verbs stands for a million grants. Here, the values of each list are
-//! grouped into classes named by the same held rules, and only classes are combined. Where one held rule covers
-//! everything that is left, nothing is combined. The walk has a step budget, and the result a maximum size. Entry
-//! point: [`HeldRules::missing`].
+//! A rule of 100 groups, 100 resources and 100 verbs stands for a million grants. Here, the values of each
+//! list are grouped into classes named by the same held rules, and only classes are combined. Where one held
+//! rule covers everything that is left, nothing is combined. The walk has a step budget, and the result a
+//! maximum size. Entry point: [`HeldRules::missing`].
 
-use super::objects::PolicyRule;
 use super::postings::{BudgetExhausted, StepBudget, Union, Word, common, intersection};
+use super::rule::PolicyRule;
 use super::table::Table;
 use crate::apimachinery::value::Str;
 use std::collections::HashMap;
@@ -23,7 +23,8 @@ const MAX_VERBS: usize = 100_000;
 /// A list with one element, for rules that apply to every name.
 static NO_NAME: &[Str] = &[Str::const_new("")];
 
-/// The rules not held: one for each group, resource and name with the missing verbs, and one for each path and verb.
+/// The rules not held: one for each group, resource and name with the missing verbs, and one for each path
+/// and verb.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct MissingRules {
     /// In the order found.
@@ -149,7 +150,8 @@ impl HeldRules {
         Self(Table::of(rules.enumerate()))
     }
 
-    /// The single grants of `wanted` that are not held, in order. Expands rules, so only for rules of our own making.
+    /// The single grants of `wanted` that are not held, in order. Expands rules, so only for rules of our own
+    /// making.
     pub(crate) fn missing_grants(&self, wanted: &[PolicyRule]) -> Vec<PolicyRule> {
         let not_held = |grant: &PolicyRule| match self.missing(std::slice::from_ref(grant)) {
             Ok(missing) => !missing.rules.is_empty(),

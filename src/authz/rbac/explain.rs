@@ -1,11 +1,11 @@
-//! Explanations of RBAC decisions for humans: the rule, role and binding that allowed a request, or the nearest misses.
-//! Entry point: [`Rbac::explain`].
+//! Explanations of RBAC decisions for humans: the rule, role and binding that allowed a request, or the
+//! nearest misses. Entry point: [`Rbac::explain`].
 
 use super::Behind;
 use super::Rbac;
 use super::index::{ApplicableBinding, Index};
-use super::objects::PolicyRule;
 use super::postings::StepBudget;
+use super::rule::PolicyRule;
 use crate::apimachinery::value::Value;
 use crate::authz::Attributes;
 use crate::json;
@@ -34,8 +34,8 @@ pub(crate) struct RuleMatch {
     /// Index of the rule in its role.
     pub number: usize,
     pub rule: PolicyRule,
-    /// The attributes that do not match: `verb`, `apiGroup`, `resource`, `name`, `path`. Empty if the rule allows the
-    /// request.
+    /// The attributes that do not match: `verb`, `apiGroup`, `resource`, `name`, `path`. Empty if the rule
+    /// allows the request.
     pub lacks: Vec<&'static str>,
 }
 

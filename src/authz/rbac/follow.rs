@@ -59,8 +59,8 @@ impl Followed {
 }
 
 impl Rbac {
-    /// Sets the sources. Decisions fail until the returned feeds run. Must be called once; later calls have no effect
-    /// on decisions.
+    /// Sets the sources. Decisions fail until the returned feeds run. Must be called once; later calls have
+    /// no effect on decisions.
     pub(crate) fn follow(self: &Arc<Self>, sources: &Sources) -> Feeds {
         let role = |storage: &Arc<dyn Storage>| {
             let (informer, handle) = Informer::new(storage.clone(), |e: &Entry| Role::parse(&e.decode()));

@@ -1,13 +1,15 @@
-//! The RBAC index: bindings by subject. A lookup goes scope (a namespace, or the cluster) → user or group → bindings.
-//! Entry point: [`Index::find`].
+//! The RBAC index: bindings by subject. A lookup goes scope (a namespace, or the cluster) → user or group →
+//! bindings. Entry point: [`Index::find`].
 //!
-//! An index is immutable and consists of persistent maps, so a change copies a few nodes and does not disturb readers.
-//! A changed role is one entry, however many subjects are bound to it: the resolved roles of a subject carry the role
-//! version they were resolved with, and are revalidated by the next decision that uses them.
+//! An index is immutable and consists of persistent maps, so a change copies a few nodes and does not disturb
+//! readers. A changed role is one entry, however many subjects are bound to it: the resolved roles of a
+//! subject carry the role version they were resolved with, and are revalidated by the next decision that uses
+//! them.
 
-use super::objects::{Binding, PolicyRule, Role, Target};
+use super::objects::{Binding, Role, Target};
 use super::postings::{BudgetExhausted, StepBudget};
-use super::resolved::{BoundSubject, Merged, Resolved};
+use super::resolved::{BoundSubject, MAX_DANGLING, Merged, Resolved};
+use super::rule::PolicyRule;
 use crate::apimachinery::value::Str;
 use crate::authz::Attributes;
 use crate::request::UserInfo;
@@ -17,8 +19,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum number of unresolved bindings named in a reason; the rest are counted.
-pub(super) const MAX_DANGLING: usize = 10;
 /// Maximum size of the rules listed for one caller, in bytes.
 const MAX_LISTED: usize = 4 << 20;
 
@@ -114,8 +114,8 @@ impl Index {
         }
     }
 
-    /// Applies `change` to the bucket of each subject of a binding, from last to first, and drops what they had
-    /// resolved.
+    /// Applies `change` to the bucket of each subject of a binding, from last to first, and drops what they
+    /// had resolved.
     fn edit(&mut self, binding: &Binding, change: impl Fn(&mut OrdMap<Str, BoundSubject>, usize)) {
         let scope = &binding.namespace;
         let mut whole = self.scopes.get(scope).map(|s| Scope::clone(s)).unwrap_or_default();
@@ -157,7 +157,8 @@ impl Index {
         (self.roles.len(), self.bindings.len())
     }
 
-    /// The first binding that allows the request: cluster bindings first, then those of the namespace, each by name.
+    /// The first binding that allows the request: cluster bindings first, then those of the namespace, each
+    /// by name.
     ///
     /// # Errors
     /// [`BudgetExhausted`] if the decision exceeds the step budget.
@@ -188,7 +189,8 @@ impl Index {
         Ok(None)
     }
 
-    /// Describes bindings of the caller that refer to missing roles. The first few are named, the rest counted.
+    /// Describes bindings of the caller that refer to missing roles. The first few are named, the rest
+    /// counted.
     ///
     /// # Errors
     /// [`BudgetExhausted`] if it exceeds the step budget.
@@ -263,8 +265,8 @@ impl Index {
         (roles, errors)
     }
 
-    /// The rules granted to a user in a namespace, in evaluation order. The list is truncated for size, because many
-    /// bindings to one large role repeat its rules.
+    /// The rules granted to a user in a namespace, in evaluation order. The list is truncated for size,
+    /// because many bindings to one large role repeat its rules.
     pub(crate) fn rules(&self, user: &UserInfo, namespace: &str) -> RuleList {
         let mut out = RuleList::default();
         let (mut bytes, mut more) = (0, 0);

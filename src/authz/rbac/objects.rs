@@ -4,30 +4,15 @@ use crate::apimachinery::field::quote;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 use crate::authz::Attributes;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::postings::{BudgetExhausted, StepBudget};
+use super::rule::PolicyRule;
 use super::table::Table;
 
-/// Number of strings up to which a role's table is built on first use. Larger roles build it when they are parsed,
-/// where no request waits for it.
+/// Number of strings up to which a role's table is built on first use. Larger roles build it when they are
+/// parsed, where no request waits for it.
 const SMALL: usize = 500;
-
-/// A rule of a role.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PolicyRule {
-    /// Verbs; `*` matches all.
-    pub verbs: Vec<Str>,
-    /// API groups; `*` matches all.
-    pub api_groups: Vec<Str>,
-    /// Resources: `pods`, `pods/log`, `*/scale`, `*`.
-    pub resources: Vec<Str>,
-    /// Object names; empty matches all.
-    pub resource_names: Vec<Str>,
-    /// Non-resource paths: exact, with a trailing `*`, or `*`.
-    pub non_resource_urls: Vec<Str>,
-}
 
 /// A Role or ClusterRole.
 pub(crate) struct Role {
@@ -69,139 +54,6 @@ pub(crate) struct Binding {
     pub role_name: Str,
     /// The subjects, in order.
     pub subjects: Vec<Subject>,
-}
-
-fn texts(v: &Value) -> Vec<Str> {
-    v.items().iter().filter_map(Value::as_str).map(Str::from).collect()
-}
-
-// === impl PolicyRule ===
-
-impl PolicyRule {
-    /// Parses a rule of `rbac.authorization.k8s.io/v1`.
-    pub fn parse(v: &Value) -> Self {
-        Self {
-            verbs: texts(v.get("verbs")),
-            api_groups: texts(v.get("apiGroups")),
-            resources: texts(v.get("resources")),
-            resource_names: texts(v.get("resourceNames")),
-            non_resource_urls: texts(v.get("nonResourceURLs")),
-        }
-    }
-
-    /// Encodes the rule; empty lists are omitted.
-    pub fn to_value(&self) -> Value {
-        let mut v = Value::Object(crate::apimachinery::value::Map::new());
-        for (key, list) in [
-            ("verbs", &self.verbs),
-            ("apiGroups", &self.api_groups),
-            ("resources", &self.resources),
-            ("resourceNames", &self.resource_names),
-            ("nonResourceURLs", &self.non_resource_urls),
-        ] {
-            if !list.is_empty() {
-                let list: Vec<Value> = list.iter().map(|s| Value::String(s.clone())).collect();
-                v.set(&[key], list);
-            }
-        }
-        v
-    }
-
-    fn lists(&self) -> [&Vec<Str>; 5] {
-        [
-            &self.verbs,
-            &self.api_groups,
-            &self.resources,
-            &self.resource_names,
-            &self.non_resource_urls,
-        ]
-    }
-
-    /// Number of strings in the rule, plus one for the rule itself.
-    pub fn weight(&self) -> usize {
-        1 + self.lists().into_iter().map(Vec::len).sum::<usize>()
-    }
-
-    /// Approximate size of the rule's JSON, in bytes.
-    pub fn bytes(&self) -> usize {
-        let texts = self.lists().into_iter().flatten().map(|text| text.len() + 3);
-        texts.sum::<usize>() + 64
-    }
-
-    /// True if the rule includes the verb.
-    pub fn has_verb(&self, verb: &str) -> bool {
-        self.verbs.iter().any(|v| v == "*" || v == verb)
-    }
-
-    /// True if the rule includes the API group.
-    pub fn has_group(&self, group: &str) -> bool {
-        self.api_groups.iter().any(|g| g == "*" || g == group)
-    }
-
-    /// True if the rule includes the resource. As upstream, `pods/*` matches nothing; only `*/scale` is a wildcard.
-    pub fn has_resource(&self, resource: &str, subresource: &str) -> bool {
-        self.resources.iter().any(|r| {
-            r == "*"
-                || if subresource.is_empty() {
-                    r == resource
-                } else {
-                    r.split_once('/')
-                        .is_some_and(|(res, sub)| sub == subresource && (res == resource || res == "*"))
-                }
-        })
-    }
-
-    /// True if the rule includes the name, or is not restricted to names.
-    pub fn has_name(&self, name: &str) -> bool {
-        self.resource_names.is_empty() || self.resource_names.iter().any(|n| n == name)
-    }
-
-    /// True if the rule includes the path.
-    pub fn has_url(&self, path: &str) -> bool {
-        self.non_resource_urls
-            .iter()
-            .any(|u| u == path || (u.ends_with('*') && path.starts_with(u.trim_end_matches('*'))))
-    }
-
-    /// True if the rule allows the request.
-    pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
-        self.has_verb(attributes.verb)
-            && if attributes.is_resource {
-                self.has_group(attributes.api_group)
-                    && self.has_resource(attributes.resource, attributes.subresource)
-                    && self.has_name(attributes.name)
-            } else {
-                self.has_url(attributes.path)
-            }
-    }
-}
-
-/// Formats like upstream's `CompactString`: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`.
-impl fmt::Display for PolicyRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [
-            ("APIGroups", &self.api_groups),
-            ("Resources", &self.resources),
-            ("NonResourceURLs", &self.non_resource_urls),
-            ("ResourceNames", &self.resource_names),
-            ("Verbs", &self.verbs),
-        ];
-        f.write_str("{")?;
-        let mut first = true;
-        for (name, list) in parts.into_iter().filter(|(_, list)| !list.is_empty()) {
-            if !first {
-                f.write_str(", ")?;
-            }
-            first = false;
-            write!(f, "{name}:[")?;
-            for (i, text) in list.iter().enumerate() {
-                f.write_str(if i == 0 { "" } else { " " })?;
-                f.write_str(&quote(text))?;
-            }
-            f.write_str("]")?;
-        }
-        f.write_str("}")
-    }
 }
 
 // === impl Role ===
@@ -286,7 +138,8 @@ impl Binding {
         }
     }
 
-    /// `RoleBinding "name/namespace" of Role "r" to User "u"`; upstream prints name and namespace in this order.
+    /// `RoleBinding "name/namespace" of Role "r" to User "u"`; upstream prints name and namespace in this
+    /// order.
     pub(crate) fn describe(&self, subject: usize) -> String {
         let to = self.subjects.get(subject).map(Subject::describe).unwrap_or_default();
         let (kind, at) = if self.namespace.is_empty() {

@@ -1,8 +1,8 @@
 //! Sets of rule numbers, and their intersection.
 //!
 //! A set is a sorted list of non-empty 64-bit words, so its size depends on its elements only, and rules are
-//! intersected 64 at a time. Every walk is charged to a step budget ([`StepBudget`]), which bounds the time of a
-//! decision.
+//! intersected 64 at a time. Every walk is charged to a step budget ([`StepBudget`]), which bounds the time
+//! of a decision.
 
 /// One word of a set: its position, and the bits of its elements.
 pub(super) type Word = (u32, u64);
@@ -90,7 +90,8 @@ impl<'a> Union<'a> {
         self.0.iter().all(|s| s.is_empty())
     }
 
-    /// Identity of this union among the unions of one dimension, which all have the first set (the wildcard) in common.
+    /// Identity of this union among the unions of one dimension, which all have the first set (the wildcard)
+    /// in common.
     pub(crate) fn own(&self) -> (&'a [Word], *const Word) {
         (self.0[1], self.0[2].as_ptr())
     }
@@ -123,7 +124,8 @@ impl<'a> Union<'a> {
     }
 }
 
-/// Number of words before a position. Galloping search: the distance is usually short, so doubling beats bisection.
+/// Number of words before a position. Galloping search: the distance is usually short, so doubling beats
+/// bisection.
 fn gallop(set: &[Word], at: u32) -> usize {
     let mut end = 1;
     while end <= set.len() && set[end - 1].0 < at {

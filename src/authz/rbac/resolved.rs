@@ -1,6 +1,5 @@
 //! The resolved roles of one subject's bindings in one scope, searched one by one or through a merged table.
 
-use super::index::MAX_DANGLING;
 use super::objects::{Binding, Role};
 use super::postings::{BudgetExhausted, StepBudget};
 use super::table::Table;
@@ -11,12 +10,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+/// Maximum number of unresolved bindings named in a reason; the rest are counted.
+pub(super) const MAX_DANGLING: usize = 10;
+
 /// Number of roles up to which they are searched one by one; more are merged into one table.
 const FEW: usize = 6;
 /// Maximum size of one subject's merged table, in strings. Above it, roles are searched one by one.
 const MAX_OF_ONE: usize = 50_000;
-/// Maximum size of all merged tables, in strings. Without it, every subject bound to the same roles would copy their
-/// rules.
+/// Maximum size of all merged tables, in strings. Without it, every subject bound to the same roles would
+/// copy their rules.
 const MAX_OF_ALL: usize = 500_000;
 
 /// A binding, and the index of the matching subject in it.
@@ -122,8 +124,8 @@ impl Resolved {
         Ok(out)
     }
 
-    /// True if the result is still valid. After a change of any role, the roles of these bindings are compared by
-    /// address.
+    /// True if the result is still valid. After a change of any role, the roles of these bindings are
+    /// compared by address.
     pub(crate) fn holds<'g>(
         &self,
         bindings: impl Iterator<Item = &'g BoundSubject>,

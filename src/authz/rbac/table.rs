@@ -1,11 +1,11 @@
 //! An index over rules by their tokens, so that a decision does not read every rule.
 //!
-//! A rule is the product verbs × groups × resources × names, but its index entries are only the sum of its lists. Each
-//! token maps to the set of rules that contain it; a decision intersects the sets of the request's tokens, 64 rules at
-//! a time.
+//! A rule is the product verbs × groups × resources × names, but its index entries are only the sum of its
+//! lists. Each token maps to the set of rules that contain it; a decision intersects the sets of the
+//! request's tokens, 64 rules at a time.
 
-use super::objects::PolicyRule;
 use super::postings::{BudgetExhausted, Postings, StepBudget, Union, Word, first};
+use super::rule::PolicyRule;
 use crate::apimachinery::value::Str;
 use crate::authz::Attributes;
 use std::collections::HashMap;
@@ -145,7 +145,8 @@ impl Table {
         Union::of([rules_of(&self.groups, "*"), rules_of(&self.groups, group), None])
     }
 
-    /// Rules that include a resource as spelled in rules (`pods/log`), or its subresource of any resource (`*/log`).
+    /// Rules that include a resource as spelled in rules (`pods/log`), or its subresource of any resource
+    /// (`*/log`).
     pub(crate) fn resource(&self, spelled: &str, subresource: Option<&str>) -> Union<'_> {
         let in_all = subresource.and_then(|sub| {
             let mut spelled = String::with_capacity(sub.len() + 2);
@@ -174,7 +175,8 @@ impl Table {
             let pairs = self.prefixes[i].text.bytes().zip(path.bytes());
             pairs.take_while(|(a, b)| a == b).count()
         });
-        // Among the sorted prefixes, only the last one before the path and its ancestors can be prefixes of it.
+        // Among the sorted prefixes, only the last one before the path and its ancestors can be prefixes of
+        // it.
         while let Some(i) = at
             && self.prefixes[i].text.len() > shared
         {

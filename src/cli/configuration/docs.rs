@@ -1,7 +1,7 @@
 //! Renders docs/configuration.md from the flag table.
 
-use super::{API_VERSION, KIND, field_of};
-use crate::cli::flags::{FLAGS, Group, Support, ValueType};
+use super::{API_VERSION, KIND};
+use crate::cli::flags::{FLAGS, Group, Support, ValueType, field_of};
 use std::fmt::Write as _;
 
 /// The content of docs/configuration.md.

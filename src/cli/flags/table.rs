@@ -1,5 +1,5 @@
-//! The flag table. A row is `name ValueType "default" support "help"`, where support is `supported`, `ignored(why)` or
-//! `rejected(why)`.
+//! The flag table. A row is `name ValueType "default" support "help"`, where support is `supported`,
+//! `ignored(why)` or `rejected(why)`.
 
 use super::Support::Supported;
 use super::{Flag, Group, Support, ValueType};

@@ -51,8 +51,9 @@ const ALL: &[(&str, bool)] = &[
 
 const NODE_RESTRICTION: &str = "NodeRestriction";
 
-/// Upstream plugins that are off by default and missing in this release, because they need a file that names a service
-/// or limits. Enabling one is refused; otherwise requests would be admitted that the plugin should reject.
+/// Upstream plugins that are off by default and missing in this release, because they need a file that names
+/// a service or limits. Enabling one is refused; otherwise requests would be admitted that the plugin should
+/// reject.
 const ABSENT: &[&str] = &["ImagePolicyWebhook", "EventRateLimit"];
 
 /// `--enable-admission-plugins`, `--disable-admission-plugins` and the older `--admission-control`.
@@ -82,10 +83,10 @@ impl AdmissionOptions {
         self.on.iter().copied()
     }
 
-    /// Enables NodeRestriction because the Node authorizer is enabled. That authorizer lets any node create pods,
-    /// request tokens and patch nodes, and relies on this plugin to limit it to its own. Without it one kubelet's
-    /// credential is cluster-admin. Only `--disable-admission-plugins` keeps it off, in which case a warning is
-    /// returned.
+    /// Enables NodeRestriction because the Node authorizer is enabled. That authorizer lets any node create
+    /// pods, request tokens and patch nodes, and relies on this plugin to limit it to its own. Without it one
+    /// kubelet's credential is cluster-admin. Only `--disable-admission-plugins` keeps it off, in which case
+    /// a warning is returned.
     pub(in crate::cli) fn restrict_nodes(&mut self) -> Option<&'static str> {
         if self.disabled.iter().any(|n| n == NODE_RESTRICTION) {
             return Some(

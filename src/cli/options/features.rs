@@ -1,5 +1,6 @@
-//! `--feature-gates`, parsed and validated like upstream's. This server always behaves like v1.36 with default gates;
-//! setting a gate otherwise has no effect and gives a warning, except for the gates in [`EFFECTIVE`].
+//! `--feature-gates`, parsed and validated like upstream's. This server always behaves like v1.36 with
+//! default gates; setting a gate otherwise has no effect and gives a warning, except for the gates in
+//! [`EFFECTIVE`].
 
 mod gates;
 

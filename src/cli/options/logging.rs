@@ -32,7 +32,8 @@ impl LoggingOptions {
         })
     }
 
-    /// The filter in the syntax of `tracing_subscriber::EnvFilter`. Dependencies log at debug level from verbosity 8.
+    /// The filter in the syntax of `tracing_subscriber::EnvFilter`. Dependencies log at debug level from
+    /// verbosity 8.
     pub(crate) fn filter(&self) -> String {
         let level = |v: i64| match v {
             0 if self.only_warnings => "warn",

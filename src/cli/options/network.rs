@@ -9,7 +9,8 @@ use std::str::FromStr;
 /// Service network flags.
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkOptions {
-    /// `--service-cluster-ip-range`: one range, or one per address family; single-stack Services use the first.
+    /// `--service-cluster-ip-range`: one range, or one per address family; single-stack Services use the
+    /// first.
     pub service_cidrs: Vec<Cidr>,
     /// `--service-node-port-range`.
     pub node_ports: RangeInclusive<u16>,

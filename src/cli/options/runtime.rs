@@ -1,4 +1,5 @@
-//! `--runtime-config`: parses the key-value pairs. The application decides which of the built-in APIs they apply to.
+//! `--runtime-config`: parses the key-value pairs. The application decides which of the built-in APIs they
+//! apply to.
 
 use super::{UsageError, Values};
 use std::collections::BTreeMap;
@@ -13,8 +14,8 @@ const OBSOLETE_KEY: &str = "api/legacy";
 /// The key of the core group's version.
 const CORE: &str = "/v1";
 
-/// The key that a pair applies to. As upstream, all spellings of the core version, even those with a resource, mean the
-/// whole version.
+/// The key that a pair applies to. As upstream, all spellings of the core version, even those with a
+/// resource, mean the whole version.
 fn canonical(key: &str) -> String {
     let core = key.strip_prefix("api/").unwrap_or(key);
     match core == "v1" || core.starts_with("v1/") {

@@ -24,7 +24,8 @@ pub(crate) struct StorageOptions {
     pub encryption: Option<PathBuf>,
     /// `--encryption-provider-config-automatic-reload`.
     pub encryption_reload: bool,
-    /// `--watch-cache-max-bytes`; 0 for half of the available memory. Use [`cache_bytes()`](Self::cache_bytes).
+    /// `--watch-cache-max-bytes`; 0 for half of the available memory. Use
+    /// [`cache_bytes()`](Self::cache_bytes).
     pub cache_bytes: usize,
     /// `--max-watches`, `--max-watches-per-user`, `--watch-max-pinned-bytes`, `--watch-stall-timeout`.
     pub watches: WatchBounds,
@@ -101,7 +102,8 @@ impl StorageOptions {
     }
 }
 
-/// The data directory. Its default is below the working directory only if no other flag says where this server keeps things.
+/// The data directory. Its default is below the working directory only if no other flag says where this
+/// server keeps things.
 fn data_dir(values: &Values) -> Result<PathBuf, UsageError> {
     if !values.is_given("data-dir") {
         if let Some(certificates) = file(values, "cert-dir") {

@@ -1,11 +1,11 @@
-//! Responses of webhooks, received whole ([`Received`]), and what upstream's client says of one that is an error (client-go
-//! `rest/request.go`, apimachinery `api/errors`), or that breaks off.
+//! Responses of webhooks, received whole ([`Received`]), and what upstream's client says of one that is an
+//! error (client-go `rest/request.go`, apimachinery `api/errors`), or that breaks off.
 
 use super::CallError;
 use super::response::{ReadError, ResponseTurns};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::quote;
-use crate::proxy::dial;
+use crate::proxy::tcp;
 use crate::request::body::BoxError;
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
@@ -110,7 +110,7 @@ fn broken_off(error: &(dyn Error + 'static)) -> String {
         if let Some(e) = cause.downcast_ref::<io::Error>() {
             return match e.kind() {
                 io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),
-                _ => dial::system_error("read", e),
+                _ => tcp::system_error("read", e),
             };
         }
         text = cause.to_string();

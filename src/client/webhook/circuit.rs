@@ -1,7 +1,7 @@
 //! A circuit breaker for webhooks that do not answer.
 //!
-//! Only slow failures count: a refused connection costs nothing, and the next call finds out at once that the webhook is
-//! back, as with upstream.
+//! Only slow failures count: a refused connection costs nothing, and the next call finds out at once that the
+//! webhook is back, as with upstream.
 //!
 //! ```text
 //! closed ── 3 slow failures in a row ──► open: calls fail at once, with the last failure
@@ -60,7 +60,8 @@ impl Circuit {
             if *until > now {
                 return Err(why.clone());
             }
-            // Half open: other callers wait for the result of this one, or for its time limit if it is given up.
+            // Half open: other callers wait for the result of this one, or for its time limit if it is given
+            // up.
             *until = now + timeout;
         }
         Ok(Entered(self))

@@ -213,7 +213,8 @@ fn validate_path(out: &mut ErrorList, path: &str, at: &FieldPath) {
     let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
     for (i, segment) in trimmed.split('/').enumerate() {
         if segment.is_empty() {
-            // Built lazily: each error repeats the whole path, so many bad segments would take quadratic space.
+            // Built lazily: each error repeats the whole path, so many bad segments would take quadratic
+            // space.
             out.push_with(|| FieldError::invalid(at, path, format!("segment[{i}] may not be empty")));
             continue;
         }

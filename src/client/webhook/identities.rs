@@ -1,5 +1,6 @@
-//! How the server identifies itself to webhooks: the users of a kubeconfig, by the host of the webhook (upstream:
-//! `apiserver/pkg/util/webhook/authentication.go`). Entry points: [`Identities::read`] and [`Identities::of`].
+//! How the server identifies itself to webhooks: the users of a kubeconfig, by the host of the webhook
+//! (upstream: `apiserver/pkg/util/webhook/authentication.go`). Entry points: [`Identities::read`] and
+//! [`Identities::of`].
 
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::value::Value;
@@ -101,8 +102,8 @@ impl Identities {
         Ok(Self { users, current })
     }
 
-    /// The user for a webhook at `host:port`: the one of that name, the one with the longest wildcard, the same without the
-    /// port if that is 443, the user `*`, the user of the current context.
+    /// The user for a webhook at `host:port`: the one of that name, the one with the longest wildcard, the
+    /// same without the port if that is 443, the user `*`, the user of the current context.
     pub(crate) fn of(&self, authority: &str) -> Option<&Arc<Identity>> {
         self.named(authority)
             .or_else(|| self.named(authority.strip_suffix(":443")?))

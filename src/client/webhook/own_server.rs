@@ -1,6 +1,7 @@
-//! Calls of the gateway itself: the Service default/kubernetes, through which a webhook can be an aggregated API (upstream:
-//! `NewDefaultAuthenticationInfoResolverWrapper` in `apiserver/pkg/util/webhook/authentication.go`). They need no connection, and
-//! carry the identity of upstream's loopback client, whatever the kubeconfig for webhooks says.
+//! Calls of the gateway itself: the Service default/kubernetes, through which a webhook can be an aggregated
+//! API (upstream: `NewDefaultAuthenticationInfoResolverWrapper` in
+//! `apiserver/pkg/util/webhook/authentication.go`). They need no connection, and carry the identity of
+//! upstream's loopback client, whatever the kubeconfig for webhooks says.
 //!
 //! Entry points: [`is_addressed`] and [`request`].
 

@@ -1,5 +1,6 @@
-//! Reads the bodies of responses: within a limit each, and only few large ones of a webhook at the same time. A caller's
-//! objects may need hundreds of reviews, and what their responses hold together would otherwise be a multiple of that.
+//! Reads the bodies of responses: within a limit each, and only few large ones of a webhook at the same time.
+//! A caller's objects may need hundreds of reviews, and what their responses hold together would otherwise be
+//! a multiple of that.
 
 use bytes::{Buf as _, Bytes};
 use http_body::Body;
@@ -44,8 +45,8 @@ impl Default for ResponseTurns {
 }
 
 impl ResponseTurns {
-    /// Reads a body of up to `max` bytes. One that turns out to be large waits for its turn before the rest is read; the
-    /// turn ends when the result is dropped.
+    /// Reads a body of up to `max` bytes. One that turns out to be large waits for its turn before the rest
+    /// is read; the turn ends when the result is dropped.
     ///
     /// # Errors
     /// [`ReadError`].

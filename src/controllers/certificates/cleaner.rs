@@ -1,4 +1,4 @@
-//! Deletes requests that are done with (`certificates/cleaner`).
+//! Deletes old certificate signing requests (`certificates/cleaner`).
 
 use super::GROUP;
 use crate::apimachinery::codec::json::projection::Mask;
@@ -14,9 +14,9 @@ use base64::engine::general_purpose::STANDARD;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// How long a request is kept that was decided and answered.
+/// Retention of a request that was denied or signed.
 const ANSWERED: Duration = Duration::from_secs(3600);
-/// How long one is kept that waits for a decision or an answer.
+/// Retention of a request that is pending or not signed yet.
 const WAITING: Duration = Duration::from_secs(24 * 3600);
 
 static PARTS: LazyLock<Mask> = LazyLock::new(|| {
@@ -104,7 +104,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn requests_are_kept_while_somebody_may_need_them() {
+    fn requests_are_kept_for_their_retention_time() {
         let expires = |conditions: Value, certificate: &str| {
             let mut request = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}});
             request.set(&["status", "conditions"], conditions);

@@ -1,5 +1,6 @@
-//! What the signers of Kubernetes accept (`pkg/apis/certificates/helpers.go`, `certificates/signer/signer.go`). Messages are
-//! upstream's, because users read them in the request's conditions.
+//! The requests that the signers of Kubernetes accept (`pkg/apis/certificates/helpers.go`,
+//! `certificates/signer/signer.go`). Messages are upstream's, because users read them in the request's
+//! conditions.
 
 use crate::apimachinery::value::{Str, Value};
 use crate::x509::{AlternativeName, CertificateRequest};
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn kubelets_get_what_they_need_and_nothing_else() {
+    fn kubelet_requests_are_checked_for_usages_and_names() {
         let (client, serving) = (
             all(&["digital signature", "client auth"]),
             all(&["digital signature", "key encipherment", "server auth"]),

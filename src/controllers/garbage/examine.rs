@@ -29,7 +29,7 @@ pub(super) enum Standing {
     Invalid,
 }
 
-/// What is to be done with an object.
+/// The action for an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Keep,

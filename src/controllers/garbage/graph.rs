@@ -1,8 +1,9 @@
-//! [`Graph`]: which objects refer to which owners, and what a change makes necessary.
+//! [`Graph`]: which objects refer to which owners, and which of them a change affects.
 //!
-//! Only objects with owners, and objects that are deleted after their dependents, are nodes. An owner is known by the UID in
-//! the references to it; whether it exists is found out by a read when a reference to it is first seen, and remembered
-//! until it is deleted. Each change costs time in the number of the object's own references.
+//! Only objects with owners, and objects that are deleted after their dependents, are nodes. An owner is
+//! known by the UID in the references to it; whether it exists is determined by a read when a reference to it
+//! is first seen, and cached until it is deleted. Each change costs time in the number of the object's own
+//! references.
 
 use crate::apimachinery::value::Str;
 use crate::controllers::objects::{OwnerReference, Tracked, Uid};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 /// Places remembered per owner. References in more namespaces or under more names are looked up each time.
 const MAX_FOUND: usize = 16;
 
-/// What has to be looked at after a change.
+/// An item that has to be examined after a change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Item {
     /// An object with owners: does one of them still exist?
@@ -33,8 +34,8 @@ pub(crate) struct Node<K> {
     pub object: Arc<Tracked>,
 }
 
-/// Where a reference looks for its owner. The UID alone is not enough: a reference with the right UID and another name
-/// refers to nothing.
+/// Where a reference looks for its owner. The UID alone is not enough: a reference with the right UID and
+/// another name refers to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Coordinates {
     pub group: Str,
@@ -48,7 +49,7 @@ pub(crate) struct Coordinates {
 struct Owner {
     /// Each with whether it blocks foreground deletion.
     dependents: BTreeMap<Uid, bool>,
-    /// Number of those that do.
+    /// Number of dependents that block.
     blocking: usize,
     /// Where the owner was found, at most [`MAX_FOUND`] places: references to one owner rarely differ.
     found: Vec<Coordinates>,
@@ -83,7 +84,7 @@ impl Coordinates {
 }
 
 impl<K: Clone> Graph<K> {
-    /// Follows a change of one object. Returns what has to be looked at.
+    /// Applies a change of one object. Returns the items to examine.
     pub(crate) fn change(
         &mut self,
         resource: &K,
@@ -136,7 +137,7 @@ impl<K: Clone> Graph<K> {
         }
     }
 
-    /// Follows the change of an object's references.
+    /// Applies the change of an object's references.
     fn link(&mut self, key: &str, before: Option<&Tracked>, new: &Tracked, items: &mut Vec<Item>) {
         let old: &[OwnerReference] = before.map_or(&[], |b| &b.owners);
         if *old == *new.owners {

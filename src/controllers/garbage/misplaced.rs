@@ -1,5 +1,5 @@
-//! Tells users about owners in other namespaces. A reference has no namespace: it means the dependent's, so such an owner
-//! counts as absent.
+//! Tells users about owners in other namespaces. A reference has no namespace: it means the dependent's, so
+//! such an owner counts as absent.
 
 use super::Collector;
 use super::graph::Node;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 const BATCH: usize = 256;
 
 impl Collector {
-    /// Records an event if the owner, which the namespace of the dependent does not have, is in another one. The owner is
-    /// looked up by its name, because no index of all UIDs is kept.
+    /// Records an event if the owner, which the namespace of the dependent does not have, is in another one.
+    /// The owner is looked up by its name, because no index of all UIDs is kept.
     pub(super) async fn report_misplaced(
         &self,
         reference: &OwnerReference,

@@ -1,5 +1,5 @@
-//! What happens to the dependents of an owner: they are examined when it is gone or deleted in the foreground, and lose
-//! their reference to it when it is deleted with the policy Orphan.
+//! Handles the dependents of an owner: they are examined when it is gone or deleted in the foreground, and
+//! lose their reference to it when it is deleted with the policy Orphan.
 
 use super::graph::{Item, Node};
 use super::{BATCH, Collector, Error};

@@ -1,5 +1,5 @@
-//! The graph and the rule together, against a restatement: in the end an object exists if nobody has deleted it and, if it
-//! has owners, one of them exists.
+//! The graph and the rule together, against a restatement: in the end an object exists if nobody has deleted
+//! it and, if it has owners, one of them exists.
 
 use super::examine::{Standing, Verdict, verdict};
 use super::graph::{Coordinates, Graph, Item};
@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// An action of a user on one of a few objects.
 #[derive(Clone, Debug)]
 enum Action {
-    /// Creates the object, with references to objects that need not exist. The flags tell which references block.
+    /// Creates the object, with references to objects that need not exist. The flags tell which references
+    /// block.
     Create(usize, Vec<(usize, bool)>),
     Delete(usize, Policy),
 }

@@ -21,7 +21,8 @@ pub(crate) fn report(namespace: &mut Value, progress: &Progress, now: &str) {
             },
         ),
         (
-            // Upstream reports malformed names of group versions; discovery here yields names that were parsed.
+            // Upstream reports malformed names of group versions; discovery here yields names that were
+            // parsed.
             "NamespaceDeletionGroupVersionParsingFailure",
             good("ParsedGroupVersions", "All legacy kube types successfully parsed"),
         ),

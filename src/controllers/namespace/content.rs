@@ -19,7 +19,7 @@ const PAGE: usize = 500;
 const FINALIZER_ESTIMATE: Duration = Duration::from_secs(15);
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// What one pass has found.
+/// The result of one pass.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// Number of group versions that could not be discovered, and why.
@@ -30,13 +30,13 @@ pub(crate) struct Progress {
     pub remaining: BTreeMap<String, usize>,
     /// Objects left, by finalizer.
     pub finalizers: BTreeMap<String, usize>,
-    /// Time that what is left needs; zero if nothing is left.
+    /// Estimated time until the remaining objects are gone; zero if nothing is left.
     pub estimate: Duration,
     /// All failures.
     pub failures: Vec<Failure>,
 }
 
-/// What is left of one resource.
+/// The remaining objects of one resource.
 #[derive(Default)]
 struct Left {
     count: usize,

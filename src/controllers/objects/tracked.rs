@@ -1,4 +1,4 @@
-//! [`Tracked`]: what the loops keep of every object.
+//! [`Tracked`]: the metadata of an object that the loops react to.
 
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;

@@ -1,5 +1,6 @@
-//! The schemas of kinds, built-in, custom and aggregated ones alike, from the OpenAPI documents that this gateway serves
-//! (upstream: `apiserver/pkg/cel/openapi/resolver`), as types of expressions (`apiserver/pkg/cel/common/schemas.go`).
+//! The schemas of kinds, built-in, custom and aggregated ones alike, from the OpenAPI documents that this
+//! gateway serves (upstream: `apiserver/pkg/cel/openapi/resolver`), as types of expressions
+//! (`apiserver/pkg/cel/common/schemas.go`).
 
 use super::kinds::{self, Gvk, Served};
 use crate::apimachinery::value::{Map, Str, Value};
@@ -11,10 +12,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 use torana_cel::{Field, ObjectType, Schema, Type, escape};
 
-/// How many kinds are remembered.
+/// Maximum number of cached kinds.
 const MAX_KNOWN: usize = 64;
-/// How many schemas a kind has at most once references are followed. Ours have some thousand; a few references that each name
-/// the next one twice would have millions.
+/// How many schemas a kind has at most once references are followed. Ours have some thousand; a few
+/// references that each name the next one twice would have millions.
 const MAX_SCHEMAS: usize = 100_000;
 const REFERENCES: &str = "#/components/schemas/";
 
@@ -22,7 +23,7 @@ static UNTYPED: LazyLock<Schema> = LazyLock::new(Schema::any);
 /// What a reference to a schema that contains it stands for.
 static CIRCULAR: LazyLock<Value> = LazyLock::new(|| crate::json!({"type": "object"}));
 
-/// What is known about the objects of a kind. Its schema may have nothing that expressions know.
+/// The declared type of the objects of a kind. It may have no field that expressions can use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shape(Option<Schema>);
 
@@ -51,7 +52,7 @@ impl Schemas {
         kinds::discover(&self.api).await
     }
 
-    /// What is known about each kind; `None` where nothing describes it.
+    /// The type of each kind; `None` if no document describes it.
     ///
     /// # Errors
     /// The gateway itself does not answer. A document that cannot be read describes nothing.
@@ -104,7 +105,7 @@ impl Schemas {
     }
 }
 
-/// What a document says about a kind; `None` if nothing that can be used.
+/// The type of a kind from a document; `None` if the document does not describe it in a usable way.
 pub(super) fn declared(document: &Value, kind: &Gvk) -> Option<Shape> {
     let schemas = document.at(&["components", "schemas"]).as_object()?;
     let describes = |v: &Value| {
@@ -135,7 +136,8 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Declares the values of a schema; `None` if expressions cannot know them. `root` is true for objects with metadata.
+    /// Declares the values of a schema; `None` if expressions cannot know them. `root` is true for objects
+    /// with metadata.
     fn declare(&mut self, schema: &'a Value, name: &str, root: bool) -> Result<Option<Schema>, Unusable> {
         checkpoint();
         self.count += 1;
@@ -217,7 +219,8 @@ impl<'a> Reader<'a> {
         Ok(Some(Schema::object(Arc::new(ObjectType::new(name, fields)))))
     }
 
-    /// True if a schema declares the type and the names of its objects. Otherwise expressions see exactly these.
+    /// True if a schema declares the type and the names of its objects. Otherwise expressions see exactly
+    /// these.
     fn has_type_and_name(&self, v: &'a Value) -> bool {
         let is = |of: &'a Value, key: &str, ty: &str| {
             let property = of.at(&["properties", key]);

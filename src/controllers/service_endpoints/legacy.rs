@@ -1,4 +1,5 @@
-//! The Endpoints objects of Services with selectors. They have the addresses of the Service's first family only.
+//! The Endpoints objects of Services with selectors. They have the addresses of the Service's first family
+//! only.
 
 use super::subsets::{Subset, repack, truncate};
 use super::trigger::{self, TriggerTimes};

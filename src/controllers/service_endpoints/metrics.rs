@@ -1,43 +1,11 @@
 //! [`SliceMetrics`]: counts what the loop that writes EndpointSlices does (`endpointslice/metrics`).
 
-use super::slices::{MAX, Plan};
+use super::slices::{Counts, Plan};
 use super::workloads::Service;
 use crate::apimachinery::value::Str;
 use crate::sync::Mutex;
 use crate::telemetry::{EndpointSliceMetrics, Telemetry};
 use std::collections::HashMap;
-use std::ops::AddAssign;
-
-/// What a plan does to the endpoints of a Service, and how many slices they fill.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) added: usize,
-    pub(crate) removed: usize,
-    /// Endpoints that there should be.
-    desired: usize,
-    /// Slices that there will be.
-    pub(crate) slices: usize,
-    /// Slices that there would be if only the last of each group had room left.
-    desired_slices: usize,
-}
-
-impl Counts {
-    /// Counts a group of endpoints with equal ports.
-    pub(crate) fn want(&mut self, endpoints: usize) {
-        self.desired += endpoints;
-        self.desired_slices += endpoints.div_ceil(MAX);
-    }
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.added += other.added;
-        self.removed += other.removed;
-        self.desired += other.desired;
-        self.slices += other.slices;
-        self.desired_slices += other.desired_slices;
-    }
-}
 
 /// What the gauges contain of a Service.
 struct Known {

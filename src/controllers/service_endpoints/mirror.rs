@@ -1,5 +1,5 @@
-//! The EndpointSlices of Endpoints objects that users or other controllers write, for Services without selectors
-//! (`pkg/controller/endpointslicemirroring`).
+//! The EndpointSlices of Endpoints objects that users or other controllers write, for Services without
+//! selectors (`pkg/controller/endpointslicemirroring`).
 //!
 //! A subset has one slice per address family; see `subsets` for the canonical subsets.
 

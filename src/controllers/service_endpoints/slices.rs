@@ -1,13 +1,14 @@
 //! [`plan`]: which EndpointSlices of a Service to create, update and delete (`endpointslice/reconciler.go`).
 //!
-//! Endpoints stay in the slice that has them. A slice has the endpoints of one address family with equal ports, at most
-//! [`MAX`]; a Service without endpoints has one empty slice per family.
+//! Endpoints stay in the slice that has them. A slice has the endpoints of one address family with equal
+//! ports, at most [`MAX`]; a Service without endpoints has one empty slice per family.
 
+mod counts;
 mod endpoints;
 
+pub(crate) use counts::Counts;
 pub(crate) use endpoints::{Endpoints, identity, same};
 
-use super::metrics::Counts;
 use super::trigger;
 use super::workloads::{Pod, Port, Service};
 use super::{HEADLESS, MANAGED_BY, MANAGER, SERVICE_NAME, controller_reference, name_prefix, without};
@@ -43,8 +44,8 @@ impl Plan {
         }
     }
 
-    /// Updates slices that would be deleted to what would be created. The family of a slice cannot change, and a slice of
-    /// another owner is deleted with that owner.
+    /// Updates slices that would be deleted to what would be created. The family of a slice cannot change,
+    /// and a slice of another owner is deleted with that owner.
     pub(crate) fn reuse(&mut self, is_owned: impl Fn(&Value) -> bool) {
         let mut rest = Vec::new();
         for old in std::mem::take(&mut self.delete) {

@@ -18,8 +18,8 @@ pub(crate) struct Subset {
     pub(crate) ports: Vec<Port>,
 }
 
-/// Addresses in all subsets together up to which [`repack`] goes on. A subset for each of many ports can repeat the addresses
-/// of the others, so that the canonical form is the square of what a client sent.
+/// Addresses in all subsets together up to which [`repack`] goes on. A subset for each of many ports can
+/// repeat the addresses of the others, so that the canonical form is the square of what a client sent.
 const MAX_PLACED: usize = 256 * 1024;
 
 /// The canonical form of subsets.
@@ -131,8 +131,8 @@ pub(crate) fn repack(subsets: &[Subset]) -> Packed {
     }
 }
 
-/// Leaves at most [`MAX`] addresses, spread over the subsets by their size, ready ones first. Returns whether any were
-/// left out.
+/// Leaves at most [`MAX`] addresses, spread over the subsets by their size, ready ones first. Returns whether
+/// any were left out.
 pub(crate) fn truncate(subsets: &mut [Subset]) -> bool {
     let ready: usize = subsets.iter().map(|s| s.ready.len()).sum();
     let unready: usize = subsets.iter().map(|s| s.unready.len()).sum();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn many_ports_of_many_addresses_cost_what_they_add_up_to() {
+    fn cost_is_linear_in_addresses_and_ports() {
         let subset = Subset {
             ready: addresses(0..3_000),
             unready: Vec::new(),
@@ -217,7 +217,8 @@ mod tests {
 
     #[test]
     fn subsets_that_repeat_each_others_addresses_are_bounded() {
-        // Each port is in the large subset and in a small one of its own, so each has a subset with all addresses.
+        // Each port is in the large subset and in a small one of its own, so each has a subset with all
+        // addresses.
         let ports = 2_000;
         let mut subsets = vec![Subset {
             ready: addresses(0..1_000),

@@ -67,7 +67,8 @@ pub(crate) struct Workloads {
 }
 
 impl Workloads {
-    /// The workloads of a term. Calls `changed` with the key of each Service that was changed, or one of whose Pods was.
+    /// The workloads of a term. Calls `changed` with the key of each Service that was changed, or one of
+    /// whose Pods was.
     pub(crate) fn follow(term: &Term, changed: impl Fn(&str) + Send + Sync + 'static) -> Option<Arc<Self>> {
         let shared = term.shared("workloads", || {
             Some(Arc::new(Self {

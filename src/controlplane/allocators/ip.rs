@@ -87,8 +87,8 @@ impl IpAllocator {
         // A shift by the full width would overflow.
         let mask = if host >= 128 { u128::MAX } else { (1u128 << host) - 1 };
         let base = number(network) & !mask;
-        // The network address is never allocated, nor the IPv4 broadcast address. Like upstream, only the first 2^64
-        // addresses of larger ranges are used.
+        // The network address is never allocated, nor the IPv4 broadcast address. Like upstream, only the
+        // first 2^64 addresses of larger ranges are used.
         let all = if host >= 64 { u64::MAX } else { 1u64 << host };
         let usable = all.saturating_sub(if family == IpFamily::V4 { 2 } else { 1 });
         (usable > 0).then(|| Self {

@@ -77,8 +77,8 @@ impl PortAllocator {
         Ok(i64::from(self.first) + n as i64)
     }
 
-    /// Makes the ports that are taken those of the record in the store, which other gateways change as well. Ports whose owner
-    /// is known keep it.
+    /// Makes the ports that are taken those of the record in the store, which other gateways change as well.
+    /// Ports whose owner is known keep it.
     pub(crate) fn adopt(&self, record: &BTreeSet<u16>) {
         let ports = record.iter().filter_map(|p| self.index(i64::from(*p)).ok());
         self.range.adopt(&ports.collect());
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_replaces_what_is_taken() {
+    fn a_record_replaces_the_allocated_ports() {
         let r = PortAllocator::new(30000, 30003);
         r.allocate(30000, "a").unwrap();
         r.allocate(30001, "a").unwrap();

@@ -1,5 +1,5 @@
-//! Random allocator over `0..size`. Dynamic allocations come from the upper band first, which keeps the lower band
-//! free for numbers that users choose (upstream's `pkg/registry/core/service/allocator/bitmap.go`).
+//! Random allocator over `0..size`. Dynamic allocations come from the upper band first, which keeps the lower
+//! band free for numbers that users choose (upstream's `pkg/registry/core/service/allocator/bitmap.go`).
 //!
 //! Start at [`RangeAllocator::allocate_next`].
 
@@ -69,8 +69,8 @@ impl RangeAllocator {
             if len == 0 {
                 continue;
             }
-            // Pigeonhole: `allocated` owned numbers leave a free one among any `allocated + 1`, unless the band is
-            // full.
+            // Pigeonhole: `allocated` owned numbers leave a free one among any `allocated + 1`, unless the
+            // band is full.
             let tries = len.min(allocated.len() as u64 + 1);
             let first = random % len;
             if let Some(n) = (0..tries)
@@ -84,7 +84,8 @@ impl RangeAllocator {
         Err(AllocationError::AlreadyAllocated)
     }
 
-    /// Frees all numbers but these, and marks these as owned: by nobody in particular unless an owner is known.
+    /// Frees all numbers but these, and marks these as owned: by nobody in particular unless an owner is
+    /// known.
     pub(crate) fn adopt(&self, numbers: &BTreeSet<u64>) {
         let mut allocated = self.lock();
         allocated.retain(|n, _| numbers.contains(n));

@@ -1,6 +1,6 @@
 //! Creates and maintains the default FlowSchemas and PriorityLevelConfigurations (upstream's
-//! `pkg/registry/flowcontrol/rest` and `pkg/registry/flowcontrol/ensurer`). Start at [`ensure`]; the objects are in
-//! `table.rs`.
+//! `pkg/registry/flowcontrol/rest` and `pkg/registry/flowcontrol/ensurer`). Start at [`ensure`]; the objects
+//! are in `table.rs`.
 //!
 //! ```text
 //! live object            mandatory                 suggested
@@ -10,7 +10,8 @@
 //! annotation absent      restore the spec          restore while generation is 1, else leave; record the choice
 //! not in the table, annotation true                delete: a default of another version
 //! ```
-//! "annotation" is `apf.kubernetes.io/autoupdate-spec`. The administrator owns `spec.exempt` of the exempt level.
+//! "annotation" is `apf.kubernetes.io/autoupdate-spec`. The administrator owns `spec.exempt` of the exempt
+//! level.
 
 mod table;
 
@@ -20,8 +21,9 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::json;
-use crate::registry::store::{DeleteOptions, Store};
+use crate::registry::store::Store;
 use crate::registry::strategy::Context;
+use crate::registry::write::DeleteOptions;
 use crate::tasks::TaskGroup;
 use std::sync::Arc;
 

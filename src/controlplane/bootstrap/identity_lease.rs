@@ -1,5 +1,7 @@
-//! The Lease that says that this server is alive, `kube-system/apiserver-<hash of the host name>`, and the deletion of those whose
-//! servers are not (upstream's `pkg/controlplane/controller/{apiserverleasegc,leaderelection}` and `k8s.io/component-helpers/apimachinery/lease`).
+//! The Lease that says that this server is alive, `kube-system/apiserver-<hash of the host name>`, and the
+//! deletion of those whose servers are not (upstream's
+//! `pkg/controlplane/controller/{apiserverleasegc,leaderelection}` and
+//! `k8s.io/component-helpers/apimachinery/lease`).
 //!
 //! Start at [`spawn`] and [`spawn_garbage_collector`].
 
@@ -9,8 +11,9 @@ use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::apimachinery::{names, time};
-use crate::registry::store::{DeleteOptions, Store};
+use crate::registry::store::Store;
 use crate::registry::strategy::Context;
+use crate::registry::write::DeleteOptions;
 use crate::tasks::TaskGroup;
 use ::time::OffsetDateTime;
 use aws_lc_rs::digest;
@@ -30,8 +33,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Interval between deletions of expired Leases.
 const COLLECT: Duration = Duration::from_secs(3600);
 
-/// Keeps the Lease of this host until `group` stops, and then deletes it. One of an earlier process is replaced, so that its
-/// holder is this one.
+/// Keeps the Lease of this host until `group` stops, and then deletes it. One of an earlier process is
+/// replaced, so that its holder is this one.
 pub(crate) fn spawn(group: &TaskGroup, plane: Arc<ControlPlane>, host_name: &str) -> bool {
     let lease = Lease::of(host_name);
     let stop = group.stop_signal().clone();
@@ -157,7 +160,8 @@ impl Lease {
     }
 }
 
-/// `apiserver-` and a hash of the host name, each part of the hash's input with its length in two bytes before it.
+/// `apiserver-` and a hash of the host name, each part of the hash's input with its length in two bytes
+/// before it.
 fn name(host_name: &str) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     for part in [host_name, IDENTITY.1] {

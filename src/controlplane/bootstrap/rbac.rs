@@ -1,5 +1,5 @@
-//! Reconciles the default roles and bindings: missing objects are created, incomplete ones extended, and nothing is
-//! ever removed (upstream's `plugin/pkg/auth/authorizer/rbac/bootstrappolicy` and
+//! Reconciles the default roles and bindings: missing objects are created, incomplete ones extended, and
+//! nothing is ever removed (upstream's `plugin/pkg/auth/authorizer/rbac/bootstrappolicy` and
 //! `k8s.io/component-helpers/auth/rbac/reconciliation`). Start at [`ensure`].
 //!
 //! ```text
@@ -23,9 +23,10 @@ use super::{MANAGER, change, create_if_missing, find, for_each_concurrently, nam
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::controlplane::strategies::rbac::GROUP;
-use crate::registry::store::{DeleteOptions, Store};
+use crate::controlplane::validation::rbac::GROUP;
+use crate::registry::store::Store;
 use crate::registry::strategy::Context;
+use crate::registry::write::DeleteOptions;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use policy::{AUTOUPDATE, Binding, Role};
@@ -39,7 +40,8 @@ pub(crate) fn ensure(plane: &ControlPlane) -> BoxFuture<'_, Result<()>> {
         let [cluster_roles, cluster_bindings, roles, bindings] = objects();
         let store = |plural| &**plane.store(GROUP, plural);
         let one = |store, object| ensure_one(store, object);
-        // The namespaces come first: the roles and bindings of kube-system and kube-public are created in them.
+        // The namespaces come first: the roles and bindings of kube-system and kube-public are created in
+        // them.
         let spaces = namespaces::ensure(plane).await;
         // Together, so that on a first start they share commits of the store. They are queued in this order.
         let (cluster_roles, cluster_bindings, roles, bindings) = tokio::join!(

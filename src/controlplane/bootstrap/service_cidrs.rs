@@ -1,6 +1,7 @@
-//! The default ServiceCIDR, and the repair of the IPAddress objects that record cluster IP allocations (upstream's
-//! `pkg/controlplane/controller/defaultservicecidr` and
-//! `pkg/registry/core/service/ipallocator/controller/repairip.go`). Start at [`ensure`] and [`spawn_reconciler`].
+//! The default ServiceCIDR, and the repair of the IPAddress objects that record cluster IP allocations
+//! (upstream's `pkg/controlplane/controller/defaultservicecidr` and
+//! `pkg/registry/core/service/ipallocator/controller/repairip.go`). Start at [`ensure`] and
+//! [`spawn_reconciler`].
 //!
 //! | a Service's cluster IP | repair |
 //! |---|---|
@@ -48,7 +49,8 @@ const ORPHAN_GRACE_SECONDS: i64 = 60;
 /// Seconds before an IPAddress that its Service does not use is deleted.
 const UNUSED_GRACE_SECONDS: i64 = 5;
 
-/// Creates the default ServiceCIDR, loads all ServiceCIDRs into the allocators, and repairs the IPAddresses once.
+/// Creates the default ServiceCIDR, loads all ServiceCIDRs into the allocators, and repairs the IPAddresses
+/// once.
 pub(super) async fn ensure(plane: &ControlPlane) -> Result<()> {
     let range = default_range(plane).await;
     let followed = apply_service_cidrs(plane).await;
@@ -87,7 +89,7 @@ async fn ready(plane: &ControlPlane) -> Result<()> {
     let condition = crate::json!({
         "type": "Ready", "status": "True", "reason": "", "message": READY_MESSAGE, "lastTransitionTime": (time::now()),
     });
-    let options = crate::registry::store::WriteOptions {
+    let options = crate::registry::WriteOptions {
         manager: Some(STATUS_MANAGER.to_owned()),
         subresource: "status".to_owned(),
         ..Default::default()
@@ -233,8 +235,8 @@ fn is_stray(address: &Value, service: Option<&Value>) -> bool {
     }
 }
 
-/// Watches ServiceCIDRs and IPAddresses, feeds them to the allocators, and repairs after deletions and periodically.
-/// The tasks belong to `group`.
+/// Watches ServiceCIDRs and IPAddresses, feeds them to the allocators, and repairs after deletions and
+/// periodically. The tasks belong to `group`.
 pub(super) fn spawn_reconciler(group: &TaskGroup, plane: Arc<ControlPlane>) {
     let storage = |plural: &str| plane.store(NETWORKING, plural).storage().clone();
     let (cidrs, feed_cidrs) = Informer::new(storage("servicecidrs"), Entry::decode);

@@ -127,7 +127,7 @@ async fn deleted_trust_is_republished_immediately() {
     let (_rotate, rotated) = watch::channel(Arc::new(trust));
     let keeping = tokio::spawn(trust::reconcile(r.plane.clone(), rotated));
     let store = r.plane.store("", "configmaps");
-    let options = crate::registry::store::DeleteOptions::default();
+    let options = crate::registry::DeleteOptions::default();
     store.delete(&Context::system(MAP.0), MAP.1, &options).await.unwrap();
     while find(store, MAP.0, MAP.1).await.unwrap().is_none() {
         tokio::task::yield_now().await;

@@ -1,5 +1,6 @@
-//! The ConfigMap that says since when uses of legacy tokens are recorded: the token cleaner of kube-controller-manager waits
-//! for it (upstream's `pkg/controlplane/controller/legacytokentracking`). Recording a use is `authn`'s task.
+//! The ConfigMap that says since when uses of legacy tokens are recorded: the token cleaner of
+//! kube-controller-manager waits for it (upstream's `pkg/controlplane/controller/legacytokentracking`).
+//! Recording a use is `authn`'s task.
 
 use super::super::ControlPlane;
 use super::{MANAGER, change, create_if_missing, find};

@@ -1,9 +1,9 @@
-//! Publishes the ConfigMap `kube-system/extension-apiserver-authentication`, from which aggregated API servers learn
-//! the certificate authorities and header names of this front proxy (upstream's
+//! Publishes the ConfigMap `kube-system/extension-apiserver-authentication`, from which aggregated API
+//! servers learn the certificate authorities and header names of this front proxy (upstream's
 //! `pkg/controlplane/controller/clusterauthenticationtrust`). Start at [`publish`].
 //!
-//! Several servers may contribute, so values are merged into the existing ones. Certificates are deduplicated, and
-//! removed after they expire.
+//! Several servers may contribute, so values are merged into the existing ones. Certificates are
+//! deduplicated, and removed after they expire.
 
 use super::super::ControlPlane;
 use super::{MANAGER, change, create_if_missing, find, report};

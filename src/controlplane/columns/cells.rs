@@ -5,7 +5,8 @@ use crate::apimachinery::table::human_duration;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 
-/// The time elapsed since `timestamp` in kubectl's format: `<unknown>` if absent, `<invalid>` if in the future.
+/// The time elapsed since `timestamp` in kubectl's format: `<unknown>` if absent, `<invalid>` if in the
+/// future.
 pub(crate) fn since(timestamp: &Value) -> String {
     match timestamp.as_str().and_then(|s| time::parse(s).ok()) {
         None => "<unknown>".to_owned(),

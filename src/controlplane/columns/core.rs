@@ -263,7 +263,8 @@ pub(crate) fn events() -> Columns {
                 t => since(t),
             };
             let last = match (o.at(&["series", "lastObservedTime"]), o.get("lastTimestamp")) {
-                // A series overrides `lastTimestamp`; events.k8s.io events have neither and show their `eventTime`.
+                // A series overrides `lastTimestamp`; events.k8s.io events have neither and show their
+                // `eventTime`.
                 (Value::Null, Value::Null) => first.clone(),
                 (Value::Null, t) | (t, _) => since(t),
             };

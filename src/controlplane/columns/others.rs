@@ -1,5 +1,5 @@
-//! Columns of the smaller groups: coordination, discovery, RBAC, admission registration, flow control, scheduling and
-//! API registration.
+//! Columns of the smaller groups: coordination, discovery, RBAC, admission registration, flow control,
+//! scheduling and API registration.
 
 use super::cells::{age, condition, first_three, name, none_if_empty};
 use super::text::*;

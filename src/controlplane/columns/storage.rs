@@ -167,7 +167,8 @@ pub(crate) fn resource_quotas() -> Columns {
     })
 }
 
-/// The `Name` cell, with ` (default)` appended if one of the annotations `keys` marks the class as the default.
+/// The `Name` cell, with ` (default)` appended if one of the annotations `keys` marks the class as the
+/// default.
 pub(super) fn default_name(o: &Value, keys: &[&str]) -> Value {
     if keys.iter().any(|k| o.annotation(k) == Some("true")) {
         format!("{} (default)", o.name()).into()

@@ -44,8 +44,8 @@ fn count(o: &Value, path: &[&str]) -> i64 {
     o.at(path).as_i64().unwrap_or(0)
 }
 
-/// A label selector as text: `<none>` if absent, `empty` if it has no requirements, `bad` if it cannot be parsed.
-/// Upstream's printers differ in the last two.
+/// A label selector as text: `<none>` if absent, `empty` if it has no requirements, `bad` if it cannot be
+/// parsed. Upstream's printers differ in the last two.
 fn selector(v: &Value, empty: &str, bad: &str) -> Value {
     if v.is_null() {
         return "<none>".into();

@@ -1,4 +1,5 @@
-//! Defaults of webhook configurations and admission policies (`pkg/apis/admissionregistration/v1/defaults.go`).
+//! Defaults of webhook configurations and admission policies
+//! (`pkg/apis/admissionregistration/v1/defaults.go`).
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default};

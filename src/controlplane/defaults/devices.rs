@@ -1,4 +1,5 @@
-//! Defaults of ResourceClaims, ResourceClaimTemplates and ResourceSlices (`pkg/apis/resource/v1/defaults.go`).
+//! Defaults of ResourceClaims, ResourceClaimTemplates and ResourceSlices
+//! (`pkg/apis/resource/v1/defaults.go`).
 
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;

@@ -1,5 +1,5 @@
-//! Defaults of pods and pod templates (`pkg/apis/core/v1/defaults.go`). [`template`] holds what both share; [`pod`]
-//! adds what applies to Pods only.
+//! Defaults of pods and pod templates (`pkg/apis/core/v1/defaults.go`). [`template`] holds what both share;
+//! [`pod`] adds what applies to Pods only.
 
 mod container;
 mod disabled_fields;
@@ -102,8 +102,8 @@ pub(crate) fn template(v: &mut Value) {
     }
 }
 
-/// Sets pod-level huge page limits from the containers' requests, if the pod has pod-level resources: the sum over
-/// containers, or the maximum of an init container.
+/// Sets pod-level huge page limits from the containers' requests, if the pod has pod-level resources: the sum
+/// over containers, or the maximum of an init container.
 fn pod_level_pages(spec: &mut Value) {
     let own = spec.get("resources");
     if own.get("requests").is_empty_value() && own.get("limits").is_empty_value() {
@@ -131,7 +131,8 @@ fn pod_level_pages(spec: &mut Value) {
     set_defaults(spec, &["resources", "limits"], pages);
 }
 
-/// Sets missing pod-level requests of limited resources: the sum of the containers' requests, or else the limit.
+/// Sets missing pod-level requests of limited resources: the sum of the containers' requests, or else the
+/// limit.
 fn pod_level_requests(spec: &mut Value) {
     let limits = spec.at(&["resources", "limits"]).clone();
     let mut together: HashMap<String, Quantity> = HashMap::new();

@@ -1,5 +1,5 @@
-//! Defaults of Services (`pkg/apis/core/v1/defaults.go`). Cluster IPs, IP families and node ports are not defaulted
-//! here: the Service strategy allocates them.
+//! Defaults of Services (`pkg/apis/core/v1/defaults.go`). Cluster IPs, IP families and node ports are not
+//! defaulted here: the Service strategy allocates them.
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default, set_default_str};

@@ -1,5 +1,5 @@
-//! Defaults of PersistentVolumes, claims, LimitRanges, StorageClasses and CSIDrivers (`pkg/apis/core/v1/defaults.go`,
-//! `pkg/apis/storage/v1/defaults.go`).
+//! Defaults of PersistentVolumes, claims, LimitRanges, StorageClasses and CSIDrivers
+//! (`pkg/apis/core/v1/defaults.go`, `pkg/apis/storage/v1/defaults.go`).
 
 use super::pod::source_fields;
 use crate::apimachinery::value::Value;

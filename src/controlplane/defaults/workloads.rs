@@ -112,7 +112,8 @@ pub(crate) fn job(v: &mut Value) {
         i64::from(i32::MAX)
     };
     set_default(v, &["spec", "backoffLimit"], retries);
-    // A generated selector also generates template labels; the strategy then copies the labels after generating them.
+    // A generated selector also generates template labels; the strategy then copies the labels after
+    // generating them.
     let generated = v.at(&["spec", "manualSelector"]).as_bool() != Some(true)
         && v.at(&["spec", "template", "metadata", "labels", CONTROLLER_UID])
             .is_null();

@@ -1,4 +1,5 @@
-//! authentication.k8s.io/v1 and authorization.k8s.io/v1: create-only review resources, evaluated and never stored.
+//! authentication.k8s.io/v1 and authorization.k8s.io/v1: create-only review resources, evaluated and never
+//! stored.
 
 use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::reviews::{

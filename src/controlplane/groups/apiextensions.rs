@@ -11,7 +11,8 @@ const V1: GroupVersionBuilder = GroupVersionBuilder {
     version: "v1",
 };
 
-/// The resources of the group. The strategy of definitions belongs to `extensions`, which checks their schemas.
+/// The resources of the group. The strategy of definitions belongs to `extensions`, which checks their
+/// schemas.
 pub(crate) fn rows(definitions: Arc<dyn RestStrategy>) -> Vec<Resource> {
     vec![
         V1.kind("customresourcedefinitions", "CustomResourceDefinition")

@@ -2,7 +2,8 @@
 
 use crate::controlplane::columns::others as columns;
 use crate::controlplane::resource_builder::GroupVersionBuilder;
-use crate::controlplane::strategies::rbac::{EscalationGuard, GROUP, Role, RoleBinding};
+use crate::controlplane::strategies::rbac::{EscalationGuard, Role, RoleBinding};
+use crate::controlplane::validation::rbac::GROUP;
 use crate::registry::resource::Resource;
 
 const V1: GroupVersionBuilder = GroupVersionBuilder {

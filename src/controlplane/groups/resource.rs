@@ -16,8 +16,8 @@ const V1: GroupVersionBuilder = GroupVersionBuilder {
     version: "v1",
 };
 
-/// The resources of the group. Admin access of a claim depends on its namespace, and some status writes on the
-/// authorizer.
+/// The resources of the group. Admin access of a claim depends on its namespace, and some status writes on
+/// the authorizer.
 pub(crate) fn rows(stores: &StoreLookup, authorizer: &Arc<dyn Authorizer>) -> Vec<Resource> {
     vec![
         V1.kind("deviceclasses", "DeviceClass")

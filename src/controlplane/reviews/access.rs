@@ -128,8 +128,9 @@ fn selector(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
     }
 }
 
-/// Annotation that requests an explanation: the review is returned with the rule, role and binding that allow the
-/// access, or with the closest match. An extension of this gateway: upstream accepts no annotations on reviews.
+/// Annotation that requests an explanation: the review is returned with the rule, role and binding that allow
+/// the access, or with the closest match. An extension of this gateway: upstream accepts no annotations on
+/// reviews.
 pub(crate) const EXPLAIN: &str = "torana.dev/explain-access";
 
 fn wants_explanation(v: &Value) -> bool {

@@ -1,6 +1,6 @@
 //! Converts the selectors of an access review to the text form of authorizer attributes (upstream's
-//! `pkg/registry/authorization/util`). An unparsable requirement is dropped, which widens the access that is checked,
-//! and reported in `evaluationError`.
+//! `pkg/registry/authorization/util`). An unparsable requirement is dropped, which widens the access that is
+//! checked, and reported in `evaluationError`.
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::selector::{FieldSelector, LabelSelector};

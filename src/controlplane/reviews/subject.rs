@@ -43,8 +43,8 @@ fn user_info(user: &UserInfo) -> Value {
 impl TokenReview {
     async fn evaluate(&self, token: &str, audiences: &[&str]) -> Value {
         let refused = |why: &str| crate::json!({"error": why, "user": {}});
-        // Upstream authenticates a fake request with this Authorization header, so the token is parsed as a header is:
-        // it ends at the first space, and one of only spaces is missing.
+        // Upstream authenticates a fake request with this Authorization header, so the token is parsed as a
+        // header is: it ends at the first space, and one of only spaces is missing.
         let word = token.trim_end().split(' ').next().unwrap_or_default();
         let audiences: Vec<String> = match audiences {
             [] => self.0.audiences.clone(),
@@ -76,7 +76,8 @@ impl TokenReview {
     }
 }
 
-/// Adds the error of upstream's loopback token authenticator, which precedes the others and rejects every other token.
+/// Adds the error of upstream's loopback token authenticator, which precedes the others and rejects every
+/// other token.
 fn beside_loopback(error: &str) -> String {
     let listed = error.strip_prefix('[').and_then(|e| e.strip_suffix(']'));
     match listed.unwrap_or(error) {

@@ -13,7 +13,8 @@ use crate::registry::strategy::{Rules, Strategy};
 pub(crate) enum RegistrationKind {
     /// `ValidatingWebhookConfiguration`, or `MutatingWebhookConfiguration` if true.
     Webhooks(bool),
-    /// `ValidatingAdmissionPolicy`, or `MutatingAdmissionPolicy` if true. Only the validating one has a status.
+    /// `ValidatingAdmissionPolicy`, or `MutatingAdmissionPolicy` if true. Only the validating one has a
+    /// status.
     Policy(bool),
     /// `ValidatingAdmissionPolicyBinding`, or `MutatingAdmissionPolicyBinding` if true.
     Binding(bool),

@@ -14,7 +14,8 @@ use crate::registry::strategy::{NameRule, Rules, Strategy};
 /// Strategy of APIServices.
 pub(crate) struct ApiService;
 
-/// Sets a condition. `lastTransitionTime` is updated only if the status changes; reason and message always are.
+/// Sets a condition. `lastTransitionTime` is updated only if the status changes; reason and message always
+/// are.
 pub(crate) fn set_condition(object: &mut Value, kind: &str, status: &str, reason: &str, message: &str) {
     let mut all = object.at(&["status", "conditions"]).items().to_vec();
     let now = time::now();

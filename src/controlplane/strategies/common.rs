@@ -9,8 +9,8 @@ pub(crate) fn first_generation(object: &mut Value) {
     object.set_meta("generation", 1i64);
 }
 
-/// Increments the generation if any of these top-level members changed. If none did, the old generation stays: the
-/// registry has already copied it to `new`.
+/// Increments the generation if any of these top-level members changed. If none did, the old generation
+/// stays: the registry has already copied it to `new`.
 pub(crate) fn bump_generation(new: &mut Value, old: &Value, members: &[&str]) {
     if members.iter().any(|m| !same(new.get(m), old.get(m))) {
         let was = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
@@ -31,8 +31,8 @@ pub(crate) fn keep_all_but_status(new: &mut Value, old: &Value) {
     }
 }
 
-/// Restores labels, annotations, finalizers and owner references, for kinds whose status update may not change them
-/// (upstream's `ResetObjectMetaForStatus`).
+/// Restores labels, annotations, finalizers and owner references, for kinds whose status update may not
+/// change them (upstream's `ResetObjectMetaForStatus`).
 pub(crate) fn keep_meta(new: &mut Value, old: &Value) {
     for key in ["labels", "annotations", "finalizers", "ownerReferences"] {
         restore(new, old, &["metadata", key]);

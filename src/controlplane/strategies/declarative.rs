@@ -1,7 +1,7 @@
 //! Strategies as data, for kinds that differ only in defaults, validation and generation handling.
 //!
-//! Start at [`DeclarativeStrategy`]; constants for single kinds extend [`BASE`] or [`WITH_SPEC_AND_STATUS`]. Kinds that
-//! need state or async steps implement `Strategy` themselves.
+//! Start at [`DeclarativeStrategy`]; constants for single kinds extend [`BASE`] or [`WITH_SPEC_AND_STATUS`].
+//! Kinds that need state or async steps implement `Strategy` themselves.
 
 use super::common::{bump_generation, first_generation, keep_all_but_status};
 use crate::apimachinery::field::ErrorList;

@@ -1,4 +1,5 @@
-//! Strategies of events. core/v1 validates little; events.k8s.io/v1 allows few changes. Both expire after a TTL.
+//! Strategies of events. core/v1 validates little; events.k8s.io/v1 allows few changes. Both expire after a
+//! TTL.
 
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;

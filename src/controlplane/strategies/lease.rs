@@ -4,8 +4,8 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::registry::strategy::Strategy;
 
-/// Strategy of Leases. The feature gate `CoordinatedLeaderElection` is off: its fields are dropped unless the stored
-/// object already uses them.
+/// Strategy of Leases. The feature gate `CoordinatedLeaderElection` is off: its fields are dropped unless the
+/// stored object already uses them.
 pub(crate) struct Lease;
 
 fn drop_disabled(new: &mut Value, old: Option<&Value>) {

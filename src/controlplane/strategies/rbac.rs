@@ -1,5 +1,5 @@
-//! Strategies of roles and bindings. Granting permissions requires holding them, or the verb `escalate` or `bind`;
-//! [`guard`] enforces this.
+//! Strategies of roles and bindings. Granting permissions requires holding them, or the verb `escalate` or
+//! `bind`; [`guard`] enforces this.
 
 mod guard;
 
@@ -10,11 +10,9 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default_str};
 use crate::controlplane::validation;
+use crate::controlplane::validation::rbac::GROUP;
 use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy};
 use async_trait::async_trait;
-
-/// The API group of the RBAC kinds.
-pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Strategy of Roles and ClusterRoles.
 pub(crate) struct Role {

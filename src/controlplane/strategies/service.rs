@@ -1,14 +1,14 @@
 //! Strategy of Services, which allocates cluster IPs and node ports as part of the write (upstream's
 //! `pkg/registry/core/service/storage`).
 //!
-//! Start at [`Service`]; `allocate` does the allocation, `families` resolves IP families, `prepare` carries allocated
-//! fields over an update.
+//! Start at [`Service`]; `allocate` does the allocation, `families` resolves IP families, `prepare` carries
+//! allocated fields over an update.
 //!
 //! Allocations are kept in memory ([`ServiceAllocators`]), loaded from the stored Services at start-up
-//! ([`ServiceAllocators::mark_stored_allocations`]). Each has an owner, `namespace/name`, so releasing another
-//! Service's number is a no-op. What counts between gateways is in the store: cluster IPs are recorded as IPAddress objects
-//! ([`addresses`]), node ports in a bitmap ([`node_ports`]). Cluster IPs come from the ranges of the flags and of ServiceCIDR
-//! objects ([`ranges`]).
+//! ([`ServiceAllocators::mark_stored_allocations`]). Each has an owner, `namespace/name`, so releasing
+//! another Service's number is a no-op. What counts between gateways is in the store: cluster IPs are
+//! recorded as IPAddress objects ([`addresses`]), node ports in a bitmap ([`node_ports`]). Cluster IPs come
+//! from the ranges of the flags and of ServiceCIDR objects ([`ranges`]).
 
 pub(crate) mod addresses;
 pub(crate) mod allocate;
@@ -34,7 +34,8 @@ use std::sync::Arc;
 /// Allocators of cluster IPs and node ports.
 #[derive(Debug)]
 pub(crate) struct ServiceAllocators {
-    /// One or two ranges of the flags, of different families; the first one's family is the cluster's default.
+    /// One or two ranges of the flags, of different families; the first one's family is the cluster's
+    /// default.
     pub ranges: Vec<IpAllocator>,
     /// Changes to `ranges` made by ServiceCIDR objects.
     pub service_cidrs: ranges::ServiceCidrRanges,
@@ -58,8 +59,8 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Allocates from `allocators` and records cluster IPs in `addresses`, node ports in `node_ports`. `cleanup` runs after
-    /// deletes.
+    /// Allocates from `allocators` and records cluster IPs in `addresses`, node ports in `node_ports`.
+    /// `cleanup` runs after deletes.
     pub(crate) fn new(
         allocators: Arc<ServiceAllocators>,
         addresses: Arc<dyn AddressRegistry>,
@@ -74,8 +75,8 @@ impl Service {
         }
     }
 
-    /// Releases what `service` holds and `kept` does not. IPAddress objects go first, so that an address that is free
-    /// in memory has no record.
+    /// Releases what `service` holds and `kept` does not. IPAddress objects go first, so that an address that
+    /// is free in memory has no record.
     async fn release(&self, service: &Value, kept: Option<&Value>) {
         for ip in allocate::freed_addresses(service, kept) {
             self.addresses.release(ip, service.namespace(), service.name()).await;

@@ -6,7 +6,7 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::defaults::storage as defaults;
 use crate::controlplane::fields::{restore, same};
-use crate::controlplane::validation::{quota, storage, volumes as check};
+use crate::controlplane::validation::{claims, quota, storage, volumes as check};
 use crate::json;
 
 fn pending() -> Value {
@@ -39,10 +39,10 @@ pub(crate) const PERSISTENT_VOLUME_CLAIM: DeclarativeStrategy = DeclarativeStrat
     default: defaults::claim,
     prepare_create: |v| data_sources(v, None),
     prepare_update: |new, old| data_sources(new, Some(old)),
-    validate: check::claim,
-    validate_update: Some(check::claim_update),
-    validate_status: check::claim_status,
-    warn: |new, _| check::claim_warnings(new),
+    validate: claims::claim,
+    validate_update: Some(claims::claim_update),
+    validate_status: claims::claim_status,
+    warn: |new, _| claims::claim_warnings(new),
     generation: &[],
     status: Some(pending),
     ..WITH_SPEC_AND_STATUS

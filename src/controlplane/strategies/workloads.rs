@@ -133,7 +133,7 @@ pub(crate) const STATEFUL_SET: DeclarativeStrategy = DeclarativeStrategy {
         let spec = if old.is_some() { ".Spec" } else { "" };
         for (i, claim) in new.at(&["spec", "volumeClaimTemplates"]).items().iter().enumerate() {
             let path = format!("spec.volumeClaimTemplates[{i}]{spec}");
-            out.extend(validation::volumes::claim_spec_warnings(claim.get("spec"), &path));
+            out.extend(validation::claims::claim_spec_warnings(claim.get("spec"), &path));
         }
         out.extend((limit < 0).then(|| text.to_owned()));
         out

@@ -6,8 +6,8 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::controlplane::strategies::csr::Approval;
 use crate::registry::resource::SubresourceHandler;
-use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
+use crate::registry::write::WriteOptions;
 use crate::registry::{Store, StoreLookup};
 use async_trait::async_trait;
 

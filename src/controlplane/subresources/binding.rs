@@ -10,8 +10,9 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::strategies::pod::Pod;
 use crate::registry::StoreLookup;
 use crate::registry::resource::{CreateHandler, SubresourceHandler};
-use crate::registry::store::{Store, WriteOptions};
+use crate::registry::store::Store;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::write::WriteOptions;
 use async_trait::async_trait;
 
 /// Strategy that binding writes with: it skips the pod's update validation and preparation, so the
@@ -27,8 +28,8 @@ impl Strategy for BindingStrategy {
     }
 }
 
-/// Serves both resources through the store of pods, with [`BindingStrategy`] and without admission: the Binding has
-/// passed admission already.
+/// Serves both resources through the store of pods, with [`BindingStrategy`] and without admission: the
+/// Binding has passed admission already.
 pub(in crate::controlplane) struct Binding(pub(in crate::controlplane) StoreLookup);
 
 fn unsupported(action: &str) -> Status {

@@ -20,8 +20,9 @@ use crate::controlplane::fields::strings;
 use crate::endpoints::options::DeleteQuery;
 use crate::registry::StoreLookup;
 use crate::registry::resource::SubresourceHandler;
-use crate::registry::store::{DeleteOptions, Store, WriteOptions};
+use crate::registry::store::Store;
 use crate::registry::strategy::Context;
+use crate::registry::write::{DeleteOptions, WriteOptions};
 use async_trait::async_trait;
 use std::sync::Arc;
 

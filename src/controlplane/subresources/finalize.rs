@@ -8,8 +8,8 @@ use crate::controlplane::fields::restore;
 use crate::controlplane::strategies::namespace::{self, Namespace};
 use crate::registry::StoreLookup;
 use crate::registry::resource::SubresourceHandler;
-use crate::registry::store::WriteOptions;
 use crate::registry::strategy::{Context, DeleteStrategy, NameRule, Rules, Strategy};
+use crate::registry::write::WriteOptions;
 use async_trait::async_trait;
 
 /// Strategy that finalize writes with: accepts metadata and spec, keeps the status (upstream's

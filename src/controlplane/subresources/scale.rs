@@ -12,13 +12,14 @@ use crate::registry::resource::{Columns, SubresourceHandler};
 use crate::registry::scale::managers::ReplicasPaths;
 use crate::registry::scale::{self, API_VERSION};
 use crate::registry::schema::ManagerInfo;
-use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
+use crate::registry::write::WriteOptions;
 use crate::registry::{Schema, Store, StoreLookup};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Serves the subresource through the workload's store, without admission: the Scale has passed admission already.
+/// Serves the subresource through the workload's store, without admission: the Scale has passed admission
+/// already.
 pub(in crate::controlplane) struct Scale {
     pub(in crate::controlplane) stores: StoreLookup,
     /// Group and plural of the workload.

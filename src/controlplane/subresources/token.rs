@@ -20,8 +20,8 @@ const DEFAULT_SECONDS: i64 = 3600;
 const MIN_SECONDS: i64 = 600;
 /// Maximum requested lifetime.
 const MAX_SECONDS: i64 = 1 << 32;
-/// The lifetime that the kubelet requests for projected tokens. Upstream recognizes it by this odd number and extends
-/// the token, for clients that never reload theirs.
+/// The lifetime that the kubelet requests for projected tokens. Upstream recognizes it by this odd number and
+/// extends the token, for clients that never reload theirs.
 const PROJECTED_SECONDS: i64 = 3607;
 /// Lifetime of extended projected tokens.
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;

@@ -6,7 +6,7 @@ use crate::authn::service_account::{Issuer, system_clock};
 use crate::controlplane::subresources::token::TokenRequests;
 use crate::registry::SubresourceBehaviour;
 use crate::registry::resource::SubresourceHandler;
-use crate::registry::store::WriteOptions;
+use crate::registry::write::WriteOptions;
 
 fn handler(r: &Running, group: &str, resource: &str, subresource: &str) -> Arc<dyn SubresourceHandler> {
     let (row, _) = r.plane.find(&GroupResource::new(group, resource)).unwrap();

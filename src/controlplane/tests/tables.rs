@@ -1,5 +1,5 @@
-//! Property: table rows and partial metadata rendered from stored bytes equal those rendered from decoded trees, for
-//! every kind, over generated objects.
+//! Property: table rows and partial metadata rendered from stored bytes equal those rendered from decoded
+//! trees, for every kind, over generated objects.
 
 use super::*;
 use crate::api::json::{self, Shape};
@@ -208,7 +208,7 @@ fn rows_from_bytes_equal_rows_from_trees() {
             let mut got = Vec::new();
             stored::write_partial(&resource, &entry, "v1", &mut got);
             assert_eq!(String::from_utf8(got).unwrap(), show(&want));
-            assert_eq!(show(&stored::partial(&resource, &entry, "v1")), show(&want));
+            assert_eq!(show(&partial::of_entry(&resource, &entry, "v1")), show(&want));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
 use crate::apimachinery::quantity::Quantity;
-use crate::apimachinery::validation::net;
+use crate::apimachinery::validation::{dns1123_subdomain, net};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::invalid_each;
 
@@ -41,8 +41,8 @@ pub(crate) fn is_zero_or_absent(v: &Value) -> bool {
     }
 }
 
-/// Formats an object like upstream's internal Go struct, for the bad value of an error: Go's field names in order.
-/// `fields` are (Go name, JSON name, text for absent values).
+/// Formats an object like upstream's internal Go struct, for the bad value of an error: Go's field names in
+/// order. `fields` are (Go name, JSON name, text for absent values).
 pub(crate) fn go_struct(v: &Value, fields: &[(&str, &str, &str)]) -> String {
     let cells: Vec<String> = fields
         .iter()
@@ -101,6 +101,33 @@ pub(crate) fn required_segment(out: &mut ErrorList, v: &Value, key: &str, path: 
             crate::apimachinery::validation::path_segment_name(s),
         ),
     }
+}
+
+/// Checks that a path is relative and has no `..`.
+pub(crate) fn local_path(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.starts_with('/') {
+        out.push(FieldError::invalid(at, text, "must be a relative path"));
+    }
+    no_backsteps(out, text, at);
+}
+
+/// Checks that no component of a path is `..`.
+pub(crate) fn no_backsteps(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.split('/').any(|p| p == "..") {
+        out.push(FieldError::invalid(at, text, "must not contain '..'"));
+    }
+}
+
+/// Checks a CSI driver name: a DNS subdomain, ignoring case, of at most 63 characters.
+pub(crate) fn csi_driver_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.is_empty() {
+        out.push(FieldError::required(at, ""));
+        return;
+    }
+    if text.len() > 63 {
+        out.push(FieldError::too_long(at, 63));
+    }
+    invalid_each(out, at, text, dns1123_subdomain(&text.to_lowercase()));
 }
 
 #[cfg(test)]

@@ -154,8 +154,8 @@ pub(crate) fn secret_update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// Warns if the key pair of a TLS Secret does not load, with the texts of Go's `tls.X509KeyPair`. As upstream, such a
-/// Secret is stored nevertheless.
+/// Warns if the key pair of a TLS Secret does not load, with the texts of Go's `tls.X509KeyPair`. As
+/// upstream, such a Secret is stored nevertheless.
 pub(crate) fn secret_warnings(v: &Value) -> Vec<String> {
     if v.str_at(&["type"]) != "kubernetes.io/tls" {
         return Vec::new();

@@ -1,6 +1,6 @@
 //! Validation of the resource.k8s.io kinds (upstream's `pkg/apis/resource/validation`). This file covers
-//! DeviceClasses, claims and templates, and helpers for `claim` (claim specs), `status` (claim status) and `slice`
-//! (ResourceSlices) and `selectors` (CEL expressions that choose devices).
+//! DeviceClasses, claims and templates, and helpers for `claim` (claim specs), `status` (claim status) and
+//! `slice` (ResourceSlices) and `selectors` (CEL expressions that choose devices).
 
 mod capacity;
 mod claim;
@@ -9,8 +9,8 @@ mod selectors;
 mod slice;
 mod status;
 
+use super::common::csi_driver_name;
 use super::sources::claim_metadata;
-use super::storage::driver;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{c_identifier, dns1123_label, dns1123_subdomain, label_value, qualified_name};
@@ -29,8 +29,8 @@ const MAX_IDENTIFIER_LENGTH: usize = 32;
 const MAX_POOL_LENGTH: usize = 253;
 const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 
-/// Returns the elements of a list. If there are more than `most`, reports only that and returns none, so that an
-/// oversized list is not validated element by element.
+/// Returns the elements of a list. If there are more than `most`, reports only that and returns none, so that
+/// an oversized list is not validated element by element.
 fn at_most<'a>(out: &mut ErrorList, v: &'a Value, most: usize, at: &FieldPath) -> &'a [Value] {
     let all = v.items();
     if all.len() > most {
@@ -90,7 +90,7 @@ fn attribute_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
             if domain.is_empty() {
                 out.push(FieldError::invalid(at, "", "the domain must not be empty"));
             } else {
-                driver(out, domain, at);
+                csi_driver_name(out, domain, at);
             }
             if name.is_empty() {
                 out.push(FieldError::invalid(at, "", "the name must not be empty"));
@@ -117,7 +117,7 @@ fn configuration(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
         out.push(FieldError::required(&at, ""));
         return;
     }
-    driver(out, opaque.str_at(&["driver"]), &at.child("driver"));
+    csi_driver_name(out, opaque.str_at(&["driver"]), &at.child("driver"));
     let longest = if stored { usize::MAX } else { MAX_PARAMETERS_LENGTH };
     raw_object(out, opaque.get("parameters"), longest, &at.child("parameters"));
 }
@@ -161,7 +161,8 @@ fn tolerations(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// Checks `bindingConditions` and `bindingFailureConditions`, which are required together and must not overlap.
+/// Checks `bindingConditions` and `bindingFailureConditions`, which are required together and must not
+/// overlap.
 fn binding_conditions(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     const MAX: usize = 4;
     let (good, bad) = ("bindingConditions", "bindingFailureConditions");
@@ -228,7 +229,8 @@ pub(crate) fn template(v: &Value) -> ErrorList {
     out
 }
 
-/// Validates an update of a ResourceClaimTemplate: its spec is immutable, and a changed one is not validated further.
+/// Validates an update of a ResourceClaimTemplate: its spec is immutable, and a changed one is not validated
+/// further.
 pub(crate) fn template_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     if same(new.get("spec"), old.get("spec")) {
@@ -252,7 +254,8 @@ pub(crate) fn class(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let of = v.get("spec");
     let kept = |key: &str| old.is_some_and(|o| same(o.at(&["spec", key]), of.get(key)));
-    // Unchanged expressions are compiled too, as upstream, which lets them use what new ones may not yet; see `selectors`.
+    // Unchanged expressions are compiled too, as upstream, which lets them use what new ones may not yet; see
+    // `selectors`.
     selectors(&mut out, of.get("selectors"), &spec().child("selectors"));
     let at = spec().child("config");
     let stored = kept("config");
@@ -268,7 +271,8 @@ pub(crate) fn class(v: &Value, old: Option<&Value>) -> ErrorList {
     out
 }
 
-/// True for a domain-qualified name outside `kubernetes.io` that is also valid as a quota key (`requests.<name>`).
+/// True for a domain-qualified name outside `kubernetes.io` that is also valid as a quota key
+/// (`requests.<name>`).
 fn is_extended_resource(name: &str) -> bool {
     name.contains('/')
         && !name.contains("kubernetes.io/")

@@ -86,7 +86,8 @@ pub(crate) fn slice_warnings(v: &Value) -> Vec<String> {
     out
 }
 
-/// Validates an EndpointSlice; `old` is the stored one on update. Unchanged endpoints are not validated again.
+/// Validates an EndpointSlice; `old` is the stored one on update. Unchanged endpoints are not validated
+/// again.
 pub(crate) fn slice(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let root = FieldPath::default();

@@ -68,7 +68,8 @@ pub(crate) fn core_event(v: &Value) -> ErrorList {
     event(v, "reportingComponent")
 }
 
-/// Validates a new event of events.k8s.io/v1, already converted to core/v1. Error paths have core's names, as upstream.
+/// Validates a new event of events.k8s.io/v1, already converted to core/v1. Error paths have core's names, as
+/// upstream.
 pub(crate) fn new_event(v: &Value) -> ErrorList {
     let mut out = event(v, "reportingController");
     series(&mut out, v);

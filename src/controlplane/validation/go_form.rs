@@ -1,8 +1,9 @@
-//! Prints objects the way upstream's error messages print its internal Go structs: every field under its Go name and in
-//! Go's order, absent ones as `null` or zero.
+//! Prints objects the way upstream's error messages print its internal Go structs: every field under its Go
+//! name and in Go's order, absent ones as `null` or zero.
 //!
-//! Entry points: [`compact`] prints one line for a bad value, [`difference`] a unified diff for immutable pod specs.
-//! `tables` has the fields of each struct. Output is bounded, since a small object can print as a large one.
+//! Entry points: [`compact`] prints one line for a bad value, [`difference`] a unified diff for immutable pod
+//! specs. `tables` has the fields of each struct. Output is bounded, since a small object can print as a
+//! large one.
 
 mod diff;
 mod tables;
@@ -46,8 +47,8 @@ enum Tree {
     List(Vec<Tree>),
 }
 
-/// Budget of values printed per object. A struct prints all of its Go fields, so each `{}` in a request expands to
-/// dozens of values; without a limit a client could make the server print far more than it sent.
+/// Budget of values printed per object. A struct prints all of its Go fields, so each `{}` in a request
+/// expands to dozens of values; without a limit a client could make the server print far more than it sent.
 struct PrintBudget(usize);
 
 impl PrintBudget {
@@ -133,7 +134,8 @@ impl Tree {
         }
     }
 
-    /// Formats as lines, indented by one space per level, with `head` before the first and `tail` after the last.
+    /// Formats as lines, indented by one space per level, with `head` before the first and `tail` after the
+    /// last.
     fn lines(&self, depth: usize, head: &str, tail: &str, out: &mut Vec<String>) {
         let pad = " ".repeat(depth);
         let (open, close, members): (_, _, Vec<(String, &Self)>) = match self {

@@ -1,5 +1,5 @@
-//! Validation of Jobs (upstream's `pkg/apis/batch/validation`): `policies` has the failure and success policies,
-//! `status` the status subresource. CronJobs share [`spec`].
+//! Validation of Jobs (upstream's `pkg/apis/batch/validation`): `policies` has the failure and success
+//! policies, `status` the status subresource. CronJobs share [`spec`].
 
 mod policies;
 mod status;
@@ -18,7 +18,8 @@ pub(crate) use status::status;
 /// Label with the Job's uid, by which a Job selects its pods.
 pub(crate) const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 
-/// Labels the server adds to the pod template, unless `manualSelector` is set. The unprefixed ones are legacy.
+/// Labels the server adds to the pod template, unless `manualSelector` is set. The unprefixed ones are
+/// legacy.
 pub(crate) fn generated_labels<'a>(name: &'a str, uid: &'a str) -> [(&'static str, &'a str); 4] {
     [
         (CONTROLLER_UID, uid),
@@ -244,7 +245,8 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// Prints a template like Go, whose embedded `ObjectMeta` puts the metadata members (under wire names) beside `Spec`.
+/// Prints a template like Go, whose embedded `ObjectMeta` puts the metadata members (under wire names) beside
+/// `Spec`.
 fn shown_template(t: &Value) -> String {
     let mut all: Vec<String> = t
         .get("metadata")
@@ -259,8 +261,8 @@ fn shown_template(t: &Value) -> String {
     format!("{{{}}}", all.join(","))
 }
 
-/// The immutable part of a template: all of it, except that a suspended Job without pods may change its scheduling
-/// fields and resources. `old` is the stored Job.
+/// The immutable part of a template: all of it, except that a suspended Job without pods may change its
+/// scheduling fields and resources. `old` is the stored Job.
 fn template(spec: &Value, old: &Value) -> Value {
     let mut t = spec.get("template").clone();
     let idle = old.at(&["status", "active"]).as_i64().unwrap_or(0) == 0;

@@ -33,8 +33,8 @@ pub(crate) fn node(v: &Value) -> ErrorList {
     out
 }
 
-/// Checks the alpha annotations for taints and avoided pods. As upstream, malformed JSON is reported at the annotations
-/// as a whole.
+/// Checks the alpha annotations for taints and avoided pods. As upstream, malformed JSON is reported at the
+/// annotations as a whole.
 fn annotations(out: &mut ErrorList, v: &Value) {
     const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
     const AVOID: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";

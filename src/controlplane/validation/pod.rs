@@ -1,7 +1,7 @@
 //! Validation of pods and pod templates (upstream's `pkg/apis/core/validation/validation.go`).
 //!
-//! Entry points: [`pod`] and [`pod_update`] for pods, [`template`] for workloads. The submodules check one part of the
-//! spec each, except `parts` (updates of subresources), `status` and `warnings`.
+//! Entry points: [`pod`] and [`pod_update`] for pods, [`template`] for workloads. The submodules check one
+//! part of the spec each, except `parts` (updates of subresources), `status` and `warnings`.
 
 mod affinity;
 mod annotations;
@@ -30,10 +30,22 @@ pub(super) use affinity::node_selector;
 pub(super) use env::{VOLUME_FIELDS, field_ref, resource_ref};
 pub(crate) use parts::{ephemeral_containers_update, resize};
 pub(super) use resources::{Claims, container as container_resources};
-use spec::Of;
 pub(super) use spec::toleration;
 pub(crate) use status::pod_status;
 pub(crate) use warnings::{deprecated_label, template as template_warnings};
+
+/// The owner of a spec. Templates skip some checks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of<'a> {
+    Pod {
+        /// `metadata.name`, from which generated claim names derive.
+        name: &'a str,
+        /// True for a mirror pod, which represents a static pod of a kubelet.
+        mirror: bool,
+    },
+    /// A pod template.
+    Template,
+}
 
 pub(crate) fn pod(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
@@ -191,7 +203,8 @@ fn deadline(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     }
 }
 
-/// The new spec with its mutable fields reset to the old ones, so that a diff shows only the forbidden changes.
+/// The new spec with its mutable fields reset to the old ones, so that a diff shows only the forbidden
+/// changes.
 fn with_mutable_parts_of(new: &Value, old: &Value) -> Value {
     let mut spec = new.get("spec").clone();
     for key in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {

@@ -1,5 +1,5 @@
-//! Validation of LimitRanges and ResourceQuotas, and the rules for resource names and quantities that containers and
-//! nodes share.
+//! Validation of LimitRanges and ResourceQuotas, and the rules for resource names and quantities that
+//! containers and nodes share.
 
 use super::common::{NOT_NEGATIVE, is_negative, is_whole, quantity};
 use super::go_form;

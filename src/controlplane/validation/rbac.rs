@@ -1,11 +1,14 @@
-//! Validation of roles and bindings (upstream's `pkg/apis/rbac/validation`). Escalation checks are in the strategies.
+//! Validation of roles and bindings (upstream's `pkg/apis/rbac/validation`). Escalation checks are in the
+//! strategies.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1123_subdomain, path_segment_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, label_selector};
-use crate::controlplane::strategies::rbac::GROUP;
 use crate::interrupt::checkpoint;
+
+/// The API group of the RBAC kinds.
+pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
 pub(crate) fn role(v: &Value, namespaced: bool) -> ErrorList {
     let mut out = ErrorList::new();

@@ -1,7 +1,7 @@
 //! Validation of Services (`ValidateService*` in upstream's `pkg/apis/core/validation/validation.go`).
 //!
-//! Entry points: [`service()`] for create, `update::service_update`, [`service_status`]. Allocation, and the errors it
-//! reports, are left to the strategy.
+//! Entry points: [`service()`] for create, `update::service_update`, [`service_status`]. Allocation, and the
+//! errors it reports, are left to the strategy.
 
 pub(crate) mod cluster_ips;
 mod traffic;
@@ -28,7 +28,8 @@ pub(crate) fn is_headless(service: &Value) -> bool {
     first == Some("None") || (first.is_none() && spec.str_at(&["clusterIP"]) == "None")
 }
 
-/// Validates a Service. `old` is the stored one on update: addresses it already has are exempt from stricter rules.
+/// Validates a Service. `old` is the stored one on update: addresses it already has are exempt from stricter
+/// rules.
 pub(crate) fn service(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let spec = v.get("spec");

@@ -1,12 +1,12 @@
-//! Validation of volume sources, which pods' volumes and PersistentVolumes share. Entry point: [`source`]; larger
-//! sources are in `disks`, `files` and `network`. Odd error paths are upstream's.
+//! Validation of volume sources, which pods' volumes and PersistentVolumes share. Entry point: [`source`];
+//! larger sources are in `disks`, `files` and `network`. Odd error paths are upstream's.
 
 mod disks;
 mod files;
 mod network;
 
-use super::common::{is_negative, quantity};
-use super::{storage, volumes as claims};
+use super::claims;
+use super::common::{csi_driver_name, is_negative, local_path, no_backsteps, quantity};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, meta};
 use crate::apimachinery::value::Value;
@@ -72,8 +72,8 @@ pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &Fiel
             out.push(FieldError::forbidden(&at.child("sizeLimit"), why));
         }
         "hostPath" => host_path(out, v, at),
-        "local" => files::no_backsteps(out, v.str_at(&["path"]), &at.child("path")),
-        "gitRepo" => files::local_path(out, v.str_at(&["directory"]), &at.child("directory")),
+        "local" => no_backsteps(out, v.str_at(&["path"]), &at.child("path")),
+        "gitRepo" => local_path(out, v.str_at(&["directory"]), &at.child("directory")),
         "secret" | "configMap" => files::keys(out, v, at),
         "downwardAPI" => files::downward_volume(out, v, at),
         "projected" => files::projected(out, v, at),
@@ -117,7 +117,7 @@ fn host_path(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if v.str_at(&["path"]).is_empty() {
         return;
     }
-    files::no_backsteps(out, v.str_at(&["path"]), &at.child("path"));
+    no_backsteps(out, v.str_at(&["path"]), &at.child("path"));
     let kinds = [
         "",
         "BlockDevice",
@@ -131,7 +131,8 @@ fn host_path(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     optional_choice(out, v, "type", at, &kinds);
 }
 
-/// Checks a secret reference: it needs a name, and in a PersistentVolume, which has no namespace, a namespace too.
+/// Checks a secret reference: it needs a name, and in a PersistentVolume, which has no namespace, a namespace
+/// too.
 fn secret(out: &mut ErrorList, v: &Value, at: &FieldPath, owner: SourceOwner<'_>) {
     let (reference, at) = (v.get("secretRef"), at.child("secretRef"));
     if reference.is_null() {
@@ -159,7 +160,7 @@ fn flex_options(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 }
 
 fn csi(out: &mut ErrorList, v: &Value, at: &FieldPath, owner: SourceOwner<'_>) {
-    storage::driver(out, v.str_at(&["driver"]), &at.child("driver"));
+    csi_driver_name(out, v.str_at(&["driver"]), &at.child("driver"));
     if owner.persists() {
         if v.str_at(&["volumeHandle"]).is_empty() {
             out.push(FieldError::required(&at.child("volumeHandle"), ""));
@@ -207,8 +208,8 @@ fn ephemeral(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     claims::claim_spec(out, template.get("spec"), &at.child("spec"), &Value::Null);
 }
 
-/// Metadata members not allowed in claim templates: JSON name, and name in the error path (Go's field name with a lower
-/// first letter).
+/// Metadata members not allowed in claim templates: JSON name, and name in the error path (Go's field name
+/// with a lower first letter).
 const NOT_IN_TEMPLATES: &[(&str, &str)] = &[
     ("name", "name"),
     ("generateName", "generateName"),
@@ -235,8 +236,6 @@ pub(super) fn claim_metadata(out: &mut ErrorList, metadata: &Value, at: &FieldPa
         }
     }
 }
-
-pub(super) use files::{local_path, no_backsteps};
 
 #[cfg(test)]
 mod tests;

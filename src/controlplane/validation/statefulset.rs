@@ -2,7 +2,7 @@
 
 use super::common::not_negative;
 use super::workloads::{always, at_most, collisions, finds, mismatch, required_selector};
-use super::{go_form, pod, volumes};
+use super::{claims, go_form, pod};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1123_label;
 use crate::apimachinery::value::Value;
@@ -14,7 +14,7 @@ pub(crate) fn create(v: &Value) -> ErrorList {
     let claims = v.at(&["spec", "volumeClaimTemplates"]).items();
     for (i, c) in claims.iter().enumerate() {
         let at = path.child("volumeClaimTemplates").index(i).child("spec");
-        volumes::claim_spec(&mut out, c.get("spec"), &at, &Value::Null);
+        claims::claim_spec(&mut out, c.get("spec"), &at, &Value::Null);
     }
     let service = v.str_at(&["spec", "serviceName"]);
     if !service.is_empty() {

@@ -1,6 +1,6 @@
 //! Validation of the kinds of storage.k8s.io (upstream's `pkg/apis/storage/validation`).
 
-use super::common::{NOT_NEGATIVE, go_struct, is_negative, not_negative, quantity};
+use super::common::{NOT_NEGATIVE, csi_driver_name, go_struct, is_negative, not_negative, quantity};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
@@ -27,18 +27,6 @@ fn provisioner(out: &mut ErrorList, text: &str, at: &FieldPath) {
         let messages = qualified_name(&text);
         invalid_each(out, at, text.as_str(), messages);
     }
-}
-
-/// Checks a CSI driver name: a DNS subdomain, ignoring case, of at most 63 characters.
-pub(super) fn driver(out: &mut ErrorList, text: &str, at: &FieldPath) {
-    if text.is_empty() {
-        out.push(FieldError::required(at, ""));
-        return;
-    }
-    if text.len() > 63 {
-        out.push(FieldError::too_long(at, 63));
-    }
-    invalid_each(out, at, text, dns1123_subdomain(&text.to_lowercase()));
 }
 
 fn parameters(out: &mut ErrorList, v: &Value, may_be_empty: bool) {
@@ -110,8 +98,8 @@ fn topologies(out: &mut ErrorList, terms: &[Value]) {
             }
         }
         let places: Vec<(&str, Vec<&str>)> = places.into_iter().collect();
-        // Upstream preallocates one empty term per term and compares with those too, so an empty term is always a
-        // duplicate.
+        // Upstream preallocates one empty term per term and compares with those too, so an empty term is
+        // always a duplicate.
         let empty = if places.is_empty() { terms.len() } else { 0 };
         let before = seen.entry(places).or_default();
         out.push_times(empty + *before, || FieldError::duplicate(&at, ""));
@@ -257,7 +245,7 @@ pub(crate) fn csi_node(v: &Value) -> ErrorList {
     let mut names = Seen::new();
     for (i, d) in v.at(&["spec", "drivers"]).items().iter().enumerate() {
         let (at, name) = (path.index(i), d.str_at(&["name"]));
-        driver(&mut out, name, &at.child("name"));
+        csi_driver_name(&mut out, name, &at.child("name"));
         match d.str_at(&["nodeID"]) {
             "" => out.push(FieldError::required(&at.child("nodeID"), "")),
             id if id.len() > 256 => {
@@ -365,7 +353,7 @@ pub(crate) fn csi_storage_capacity_update(new: &Value, old: &Value) -> ErrorList
 pub(crate) fn volume_attachment(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
-    driver(&mut out, spec.str_at(&["attacher"]), &path.child("attacher"));
+    csi_driver_name(&mut out, spec.str_at(&["attacher"]), &path.child("attacher"));
     let (source, at) = (spec.get("source"), path.child("source"));
     let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     match (source.get("inlineVolumeSpec"), source.get("persistentVolumeName")) {

@@ -1,5 +1,5 @@
-//! Validation of PodTemplates, ReplicationControllers, Deployments, ReplicaSets, DaemonSets and ControllerRevisions
-//! (upstream's `pkg/apis/apps/validation`), and helpers that StatefulSets and Jobs share.
+//! Validation of PodTemplates, ReplicationControllers, Deployments, ReplicaSets, DaemonSets and
+//! ControllerRevisions (upstream's `pkg/apis/apps/validation`), and helpers that StatefulSets and Jobs share.
 
 use super::common::{int_or_percent, is_zero_or_absent, not_negative, not_supported_raw, percentage_at_most_100};
 use super::{go_form, pod};
@@ -54,7 +54,8 @@ fn shown_selector(v: &Value) -> String {
     format!("{{{}}}", parts.join(","))
 }
 
-/// Checks a required, non-empty selector; returns `None` if it cannot be parsed, after reporting `unreadable`.
+/// Checks a required, non-empty selector; returns `None` if it cannot be parsed, after reporting
+/// `unreadable`.
 pub(super) fn required_selector(
     out: &mut ErrorList,
     spec: &Value,
@@ -81,7 +82,8 @@ pub(super) fn required_selector(
     }
 }
 
-/// True if the selector matches the template's labels. An empty selector is reported by [`required_selector`].
+/// True if the selector matches the template's labels. An empty selector is reported by
+/// [`required_selector`].
 pub(super) fn finds(selector: &LabelSelector, raw: &Value, template: &Value) -> bool {
     if raw.is_null() {
         return false;

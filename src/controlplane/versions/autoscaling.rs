@@ -1,6 +1,6 @@
 //! Conversion of HorizontalPodAutoscalers between v2 and v1, following upstream's
-//! `pkg/apis/autoscaling/v1/conversion.go`. v1 has fields for a single cpu target only; all other v2 fields are stored
-//! in annotations, so that they survive a round trip. Entry points: [`to_v1`] and [`to_v2`].
+//! `pkg/apis/autoscaling/v1/conversion.go`. v1 has fields for a single cpu target only; all other v2 fields
+//! are stored in annotations, so that they survive a round trip. Entry points: [`to_v1`] and [`to_v2`].
 //!
 //! ```text
 //! v2                                v1

@@ -1,5 +1,5 @@
-//! Kinds known from upstream's scheme that are no longer served, so that a document of such a kind is rejected for
-//! its version instead of as unknown.
+//! Kinds known from upstream's scheme that are no longer served, so that a document of such a kind is
+//! rejected for its version instead of as unknown.
 
 use crate::api;
 use crate::apimachinery::gvk::GroupVersionKind;

@@ -126,7 +126,8 @@ impl AggregatedDiscovery {
         self.times.load(Ordering::Relaxed)
     }
 
-    /// Responds if any clause of `Accept` requests the aggregated form; `None` if the client wants the plain list.
+    /// Responds if any clause of `Accept` requests the aggregated form; `None` if the client wants the plain
+    /// list.
     pub(crate) fn respond(&self, headers: &HeaderMap) -> Option<Response> {
         let media = wanted(headers)?;
         let rendered = self.rendered();
@@ -167,7 +168,8 @@ impl AggregatedDiscovery {
         Some(crate::endpoints::respond::gzip::maybe(response, headers))
     }
 
-    /// The route at `root` that serves this document, or `plain` to clients that do not request the aggregated form.
+    /// The route at `root` that serves this document, or `plain` to clients that do not request the
+    /// aggregated form.
     pub(crate) fn route(self: Arc<Self>, root: &str, plain: Value) -> WebService {
         let route = Route::of(root, plain);
         let negotiating = Negotiating {

@@ -1,5 +1,5 @@
-//! Discovery of the resources of one group version: the legacy APIResourceList, and the entry in the aggregated
-//! document.
+//! Discovery of the resources of one group version: the legacy APIResourceList, and the entry in the
+//! aggregated document.
 
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::value::{Map, Str, Value};
@@ -115,8 +115,8 @@ pub(crate) fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'
 
 /// Builds the group version's entry in the aggregated document: `{version, resources, freshness}`.
 ///
-/// With `filled`, response kinds include their group and version (custom resources); built-in ones omit what the path
-/// already contains.
+/// With `filled`, response kinds include their group and version (custom resources); built-in ones omit what
+/// the path already contains.
 pub(crate) fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'a>>, filled: bool) -> Value {
     let kind = |gvk: &GroupVersionKind| {
         let same = !filled && gvk.group_version() == *gv;

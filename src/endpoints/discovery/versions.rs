@@ -50,8 +50,8 @@ pub(crate) fn api_group_list(entries: Vec<Value>) -> Value {
     Value::Object(m)
 }
 
-/// Compares versions by Kubernetes' priority; the greatest is preferred. GA precedes beta and alpha, then the number
-/// counts. Other names come last, in alphabetical order (`k8s.io/apimachinery/pkg/version`).
+/// Compares versions by Kubernetes' priority; the greatest is preferred. GA precedes beta and alpha, then the
+/// number counts. Other names come last, in alphabetical order (`k8s.io/apimachinery/pkg/version`).
 pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
     match (parts(a), parts(b)) {
         (Some(a), Some(b)) => a.cmp(&b),

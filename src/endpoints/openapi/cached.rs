@@ -51,8 +51,8 @@ pub(crate) struct CachedDocument {
 }
 
 impl CachedDocument {
-    /// Encodes and compresses a document. Takes tens of milliseconds for a large one, so do not call it on a reactor
-    /// thread.
+    /// Encodes and compresses a document. Takes tens of milliseconds for a large one, so do not call it on a
+    /// reactor thread.
     pub(crate) fn new(document: &Value, dialect: Dialect) -> Self {
         Self::written(dialect, |to| to.value(document))
     }
@@ -112,8 +112,8 @@ impl CachedDocument {
         clauses.iter().find_map(best)
     }
 
-    /// Responds with the document (200), 304 or 406. Does not block the thread: large documents are encoded off the
-    /// reactor. Cancel safe.
+    /// Responds with the document (200), 304 or 406. Does not block the thread: large documents are encoded
+    /// off the reactor. Cancel safe.
     pub(crate) async fn respond(&self, headers: &HeaderMap) -> Response {
         let Some(encoding) = self.negotiate(headers) else {
             return bare(StatusCode::NOT_ACCEPTABLE);

@@ -1,4 +1,5 @@
-//! The small OpenAPI documents besides those of group versions: discovery roots, version, and token verification keys.
+//! The small OpenAPI documents besides those of group versions: discovery roots, version, and token
+//! verification keys.
 
 use super::v3::{Build, document};
 use crate::api::openapi::{Components, Dialect, closure};
@@ -81,8 +82,8 @@ pub(crate) fn all(groups: &[&str]) -> Vec<(String, Build)> {
     all.map(SingleGetDocument::build).collect()
 }
 
-/// The same as path items for the combined v2 document, each with the definition it refers to. Servers of the core
-/// group (`""`) have additional ones.
+/// The same as path items for the combined v2 document, each with the definition it refers to. Servers of the
+/// core group (`""`) have additional ones.
 pub(crate) fn items(groups: &[&str]) -> Vec<(String, Map, Option<&'static str>)> {
     let named = groups.iter().filter(|g| !g.is_empty()).map(|g| of_group(g));
     let of_core = groups.contains(&"").then(core).into_iter().flatten();

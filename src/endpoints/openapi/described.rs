@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 const SELECTABLE: &str = "x-kubernetes-selectable-fields";
 
-/// Writes the components of those resources whose kind is not built in, and of their lists. Definitions that they refer
-/// to are added to `named`. One component at a time: the trees of all schemas would take many times the memory of the text.
-/// `written` are the names of what is written already.
+/// Writes the components of those resources whose kind is not built in, and of their lists. Definitions that
+/// they refer to are added to `named`. One component at a time: the trees of all schemas would take many
+/// times the memory of the text. `written` are the names of what is written already.
 pub(super) fn write(
     dialect: Dialect,
     gv: &GroupVersion,

@@ -1,7 +1,8 @@
-//! OpenAPI documents in the protobuf messages of `gnostic-models`, the encoding kubectl requests from `/openapi/v2`.
+//! OpenAPI documents in the protobuf messages of `gnostic-models`, the encoding kubectl requests from
+//! `/openapi/v2`.
 //!
-//! Entry point: [`encode`], which walks a document along a table of messages. The tables in `v2` and `v3` map JSON
-//! keys to fields. Keys without a field are dropped, as upstream does.
+//! Entry point: [`encode`], which walks a document along a table of messages. The tables in `v2` and `v3` map
+//! JSON keys to fields. Keys without a field are dropped, as upstream does.
 
 mod v2;
 mod v3;
@@ -16,8 +17,8 @@ use crate::apimachinery::value::{Map, Value};
 /// The encoding of a message.
 struct Message {
     fields: &'static [(&'static str, u32, Form)],
-    /// Repeated fields of `(name = 1, value = 2)` for the keys that are not in `fields`, chosen by the first matching
-    /// prefix.
+    /// Repeated fields of `(name = 1, value = 2)` for the keys that are not in `fields`, chosen by the first
+    /// matching prefix.
     named: &'static [(&'static str, u32, Form)],
 }
 
@@ -190,8 +191,8 @@ fn varint(mut n: u64, out: &mut Vec<u8>) {
     out.push(n as u8);
 }
 
-/// Writes a length-delimited field. The content is written first; then the length is appended and rotated in front of
-/// it.
+/// Writes a length-delimited field. The content is written first; then the length is appended and rotated in
+/// front of it.
 fn nested(number: u32, out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
     tag(number, 2, out);
     let start = out.len();

@@ -307,7 +307,8 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
                 method,
                 action,
                 verb,
-                // The operations on a connection's path differ only in their method, so the method is part of the ID.
+                // The operations on a connection's path differ only in their method, so the method is part of
+                // the ID.
                 subject: if connects {
                     format!("{}{subject}", title(method))
                 } else {

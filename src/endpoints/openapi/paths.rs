@@ -123,7 +123,8 @@ fn parameters(op: &Operation) -> Vec<Parameter> {
     out
 }
 
-/// The parameters of a connection are the fields of its options kind. Reading a log is a GET with such options.
+/// The parameters of a connection are the fields of its options kind. Reading a log is a GET with such
+/// options.
 fn connect_options(op: &Operation) -> (&str, Vec<(&'static str, &'static str)>) {
     let kind = match op.shape {
         Shape::Connect => &op.gvk.kind,
@@ -133,8 +134,8 @@ fn connect_options(op: &Operation) -> (&str, Vec<(&'static str, &'static str)>) 
     (kind, connect::described(kind))
 }
 
-/// Returns the paths of these operations, and that of the list of the group version's resources, in order and each with
-/// its item. An item is made when it is asked for: a group may have thousands of them.
+/// Returns the paths of these operations, and that of the list of the group version's resources, in order and
+/// each with its item. An item is made when it is asked for: a group may have thousands of them.
 pub(crate) fn paths(
     dialect: Dialect,
     gv: &GroupVersion,

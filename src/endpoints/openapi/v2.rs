@@ -61,8 +61,8 @@ impl OpenApiV2 {
         });
     }
 
-    /// Replaces the custom resources, which are added to the others; the document is rebuilt on its next use. `memory` is
-    /// what their part allocates meanwhile, in bytes.
+    /// Replaces the custom resources, which are added to the others; the document is rebuilt on its next use.
+    /// `memory` is what their part allocates meanwhile, in bytes.
     pub(crate) fn set_custom(&self, memory: usize, list: ListCustom) {
         let custom = Custom { list, memory };
         self.current.rcu(|old| Current {
@@ -92,8 +92,8 @@ impl OpenApiV2 {
     }
 }
 
-/// Writes the combined document of these resources, one path and one definition at a time: the trees of all would take many
-/// times the memory of the text.
+/// Writes the combined document of these resources, one path and one definition at a time: the trees of all
+/// would take many times the memory of the text.
 pub(crate) fn write(served: &[&(GroupVersion, Vec<Arc<Resource>>)], to: &mut Pieces<'_>) {
     // The documents of custom groups have no operation of their own.
     let built_in = served

@@ -58,8 +58,8 @@ impl OpenApiV3 {
         self.insert(key, build, None, MEMORY);
     }
 
-    /// Adds or replaces a document that is built only for requests for it, not for the index, and not kept for ever.
-    /// `hash` must change with its content; `memory` is what building it allocates, in bytes.
+    /// Adds or replaces a document that is built only for requests for it, not for the index, and not kept
+    /// for ever. `hash` must change with its content; `memory` is what building it allocates, in bytes.
     pub(crate) fn set_temporary(&self, key: &str, hash: String, memory: usize, build: Build) {
         self.insert(key, build, Some(hash), memory);
     }
@@ -104,8 +104,8 @@ impl OpenApiV3 {
         self.documents.load().keys().cloned().collect()
     }
 
-    /// Key and `serverRelativeURL` of every document. Builds all documents that are not temporary, because the URLs
-    /// contain their hashes.
+    /// Key and `serverRelativeURL` of every document. Builds all documents that are not temporary, because
+    /// the URLs contain their hashes.
     pub(crate) async fn urls(&self) -> Vec<(String, String)> {
         let all = self.documents.load_full();
         let hashes = off_thread(MEMORY, move || {
@@ -135,8 +135,8 @@ impl OpenApiV3 {
         .await
     }
 
-    /// Responds with the document under `key` (without a leading slash): immutable if `?hash=` matches, a redirect if
-    /// it is outdated.
+    /// Responds with the document under `key` (without a leading slash): immutable if `?hash=` matches, a
+    /// redirect if it is outdated.
     pub(crate) async fn serve_key(&self, key: &str, headers: &HeaderMap, query: &Query) -> Response {
         let Some(document) = self.document(key).await else {
             let overloaded = self.documents.load().contains_key(key);
@@ -256,8 +256,8 @@ fn security_schemes() -> Value {
         "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}})
 }
 
-/// Writes the document of a group version. Components of built-in kinds are looked up by definition name, others come
-/// from the kind's schema.
+/// Writes the document of a group version. Components of built-in kinds are looked up by definition name,
+/// others come from the kind's schema.
 pub(crate) fn write_group_version(gv: &GroupVersion, rows: &[Arc<Resource>], to: &mut Pieces<'_>) {
     let is_custom = rows.iter().any(|row| row.unstructured);
     let operations = operations::of_rows(gv, rows.iter());

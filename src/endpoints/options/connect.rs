@@ -98,8 +98,8 @@ fn int(text: &str) -> Result<i64> {
     text.parse().map_err(|_| bad("value out of range"))
 }
 
-/// Builds the options object of `kind` (core/v1). `path` is the part of the URL after a proxy subresource; it takes
-/// precedence over the query's `path`. Unset and zero values are omitted, except for pointer fields.
+/// Builds the options object of `kind` (core/v1). `path` is the part of the URL after a proxy subresource; it
+/// takes precedence over the query's `path`. Unset and zero values are omitted, except for pointer fields.
 ///
 /// # Errors
 /// 400 with Go's message for malformed numbers and times.

@@ -8,7 +8,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::{FieldSelector, LabelSelector};
 use crate::registry::Resource;
-use crate::registry::resource::ExtractFields;
+use crate::registry::selectable_fields::ExtractFields;
 use crate::storage::{Entry, MinRevision, Predicate, Revision, Select, VersionMatch};
 use std::sync::Arc;
 
@@ -157,7 +157,8 @@ impl ListQuery {
         let min =
             min_revision(&self.version).map_err(|e| Status::bad_request(format!("invalid resource version: {e}")))?;
         Ok(match min {
-            // For compatibility, a version with a limit but without resourceVersionMatch means exactly that version.
+            // For compatibility, a version with a limit but without resourceVersionMatch means exactly that
+            // version.
             MinRevision::AtLeast(r) if self.exact || (self.limit > 0 && !self.not_older) => VersionMatch::Exact(r),
             min => VersionMatch::NotOlderThan(min),
         })

@@ -34,8 +34,8 @@ pub(crate) struct WriteQuery {
 }
 
 impl WriteQuery {
-    /// Parses and validates the query. `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`; `apply` is true
-    /// for an apply patch.
+    /// Parses and validates the query. `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`; `apply`
+    /// is true for an apply patch.
     ///
     /// # Errors
     /// 422 for invalid values.

@@ -1,5 +1,5 @@
-//! Encodings of stored objects that are cached and shared by GET, LIST and WATCH, as far as the budget permits
-//! ([`crate::storage::encoding_cache`]). JSON needs no cache: it is the stored form.
+//! Encodings of stored objects that are cached and shared by GET, LIST and WATCH, as far as the budget
+//! permits ([`crate::storage::encoding_cache`]). JSON needs no cache: it is the stored form.
 
 use crate::api::TypeDef;
 use crate::api::protobuf::encode_message;
@@ -42,7 +42,8 @@ pub(crate) fn message(entry: &Entry, def: &'static TypeDef, budget: Option<&Arc<
     })
 }
 
-/// The protobuf message of an entry's metadata, built by `make`. It is the same for all `meta.k8s.io` versions.
+/// The protobuf message of an entry's metadata, built by `make`. It is the same for all `meta.k8s.io`
+/// versions.
 pub(crate) fn metadata(entry: &Entry, budget: Option<&Arc<Budget>>, make: impl FnOnce() -> Bytes) -> Bytes {
     entry.encodings.bytes(budget, METADATA, make)
 }
@@ -56,8 +57,8 @@ pub(crate) fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8
     out
 }
 
-/// The body of a GET in a media type other than JSON; `None` if it is not cached, or if the kind has no protobuf
-/// message.
+/// The body of a GET in a media type other than JSON; `None` if it is not cached, or if the kind has no
+/// protobuf message.
 pub(crate) fn whole(entry: &Entry, resource: &Resource, media: Media, budget: Option<&Arc<Budget>>) -> Option<Bytes> {
     let make = |form, encode: fn(&crate::apimachinery::value::Value) -> Vec<u8>| {
         let bytes = entry.encodings.bytes(budget, form, || encode(&entry.decode()).into());

@@ -1,8 +1,9 @@
 //! List responses.
 //!
 //! Entry point: [`list`]. Plain JSON lists are spliced together from stored bytes and sent in chunks; other
-//! representations convert one item at a time (`streamed`, `protobuf`). Items of built-in lists carry neither `kind`
-//! nor `apiVersion`, with which stored objects begin, so that removing them takes one comparison instead of a scan.
+//! representations convert one item at a time (`streamed`, `protobuf`). Items of built-in lists carry neither
+//! `kind` nor `apiVersion`, with which stored objects begin, so that removing them takes one comparison
+//! instead of a scan.
 
 mod protobuf;
 mod streamed;
@@ -124,7 +125,8 @@ pub(crate) fn list(
             if plain {
                 let head = table::head(version, meta.to_map(), columns);
                 let size: usize = entries.iter().map(|e| e.json.len()).sum();
-                // A response below the gzip threshold is sent with its length, so nothing may be left to stream.
+                // A response below the gzip threshold is sent with its length, so nothing may be left to
+                // stream.
                 let shared = if size > gzip::THRESHOLD as usize {
                     SHARED
                 } else {
@@ -175,7 +177,7 @@ pub(crate) fn list(
         (Transform::PartialList(version), _) => {
             let document = around("PartialObjectMetadataList".to_owned(), format!("meta.k8s.io/{version}"));
             let item = streamed::item(negotiated, move |e| {
-                (stored::partial(&row, e, version), Shape::Document)
+                (partial::of_entry(&row, e, version), Shape::Document)
             });
             streamed::respond(entries, document, "items", negotiated, item, headers)
         }
@@ -269,7 +271,8 @@ fn when_read(mut response: Response) -> Response {
     response
 }
 
-/// Appends an item to a chunk. Slices of a large object, and what follows them, are queued to be sent after the chunk.
+/// Appends an item to a chunk. Slices of a large object, and what follows them, are queued to be sent after
+/// the chunk.
 trait Write: FnMut(&Entry, &mut Vec<u8>, &mut VecDeque<Bytes>) + Send + Unpin + 'static {}
 
 impl<W: FnMut(&Entry, &mut Vec<u8>, &mut VecDeque<Bytes>) + Send + Unpin + 'static> Write for W {}
@@ -314,8 +317,8 @@ impl<W: Write> ListBody<W> {
     }
 }
 
-/// Locates `kind` and `apiVersion` at the top level, each with its trailing comma: `[first, second]` in the order in which
-/// they are found. `version_at` is an offset inside of `metadata`.
+/// Locates `kind` and `apiVersion` at the top level, each with its trailing comma: `[first, second]` in the
+/// order in which they are found. `version_at` is an offset inside of `metadata`.
 fn left_out(json: &[u8], version_at: usize, kind: &[u8], api_version: &[u8]) -> Option<[Range<usize>; 2]> {
     let head = json.get(..version_at)?;
     if head[1..].starts_with(kind) && head[1 + kind.len()..].starts_with(api_version) {

@@ -1,7 +1,8 @@
 //! PartialObjectMetadata: an object reduced to its metadata.
 
-use super::{encoded, stored};
+use super::encoded;
 use crate::api::protobuf::{definition, encode_message};
+use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::value::{Map, Value};
 use crate::registry::Resource;
 use crate::storage::{Budget, Entry};
@@ -13,14 +14,14 @@ pub(crate) fn message(resource: &Resource, entry: &Entry, version: &str, budget:
     encoded::metadata(entry, budget, || {
         let mut out = Vec::with_capacity(512);
         if let Some(def) = definition("meta.k8s.io/v1", "PartialObjectMetadata") {
-            encode_message(def, &stored::partial(resource, entry, version), &mut out);
+            encode_message(def, &of_entry(resource, entry, version), &mut out);
         }
         out.into()
     })
 }
 
-/// Reduces an object to PartialObjectMetadata of this `meta.k8s.io` version. Upstream builds it from its internal
-/// type, in which some annotations are fields, so these annotations are missing.
+/// Reduces an object to PartialObjectMetadata of this `meta.k8s.io` version. Upstream builds it from its
+/// internal type, in which some annotations are fields, so these annotations are missing.
 pub(crate) fn of(resource: &Resource, object: &Value, version: &str) -> Value {
     let mut m = Map::new();
     m.insert("kind", "PartialObjectMetadata");
@@ -37,4 +38,9 @@ pub(crate) fn of(resource: &Resource, object: &Value, version: &str) -> Value {
     }
     m.insert("metadata", metadata);
     Value::Object(m)
+}
+
+/// The metadata of a stored object as a tree; see [`of`].
+pub(crate) fn of_entry(resource: &Resource, entry: &Entry, version: &str) -> Value {
+    of(resource, &entry.decode_parts(&Mask::of(&["metadata"])), version)
 }

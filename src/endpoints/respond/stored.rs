@@ -1,8 +1,8 @@
-//! Table rows and metadata built directly from stored bytes: reads the fields the columns need, skips the rest, and
-//! copies what is sent unchanged.
+//! Table rows and metadata built directly from stored bytes: reads the fields the columns need, skips the
+//! rest, and copies what is sent unchanged.
 //!
-//! Start at [`Rows`] and [`write_partial`]. The results equal those of [`table`] and [`mod@partial`], which define
-//! the representations and serve as the fallback.
+//! Start at [`Rows`] and [`write_partial`]. The results equal those of [`table`] and [`mod@partial`], which
+//! define the representations and serve as the fallback.
 
 use super::partial;
 use super::table::{self, Include};
@@ -47,8 +47,8 @@ impl Rows<'_> {
         debug_assert!(pieces.is_empty(), "only objects of `usize::MAX` bytes are shared");
     }
 
-    /// Appends the encoded row. An embedded object of at least `shared` bytes is not copied: its stored bytes, and what
-    /// follows them, are queued in `pieces`, to be sent after `out`.
+    /// Appends the encoded row. An embedded object of at least `shared` bytes is not copied: its stored
+    /// bytes, and what follows them, are queued in `pieces`, to be sent after `out`.
     pub(crate) fn write_sharing(self, entry: &Entry, out: &mut Vec<u8>, pieces: &mut VecDeque<Bytes>, shared: usize) {
         let Ok((object, metadata)) = survey(entry, &table::reads(self.resource)) else {
             return json::encode_as(Shape::table_row(), &self.tree(entry), out);
@@ -85,7 +85,8 @@ impl Rows<'_> {
         table::around(self.version, list_metadata(entry), columns, vec![self.tree(entry)])
     }
 
-    /// Appends an encoded table with a single row. Watches pass the column definitions only with the first event.
+    /// Appends an encoded table with a single row. Watches pass the column definitions only with the first
+    /// event.
     pub(crate) fn write_table(self, entry: &Entry, columns: Value, out: &mut Vec<u8>) {
         out.append(&mut table::head(self.version, list_metadata(entry), columns));
         self.write(entry, out);
@@ -102,16 +103,11 @@ fn list_metadata(entry: &Entry) -> Map {
     metadata
 }
 
-/// PartialObjectMetadata as a tree; see [`partial::of`].
-pub(crate) fn partial(resource: &Resource, entry: &Entry, version: &str) -> Value {
-    partial::of(resource, &entry.decode_parts(&Mask::of(&["metadata"])), version)
-}
-
 /// Appends encoded PartialObjectMetadata.
 pub(crate) fn write_partial(resource: &Resource, entry: &Entry, version: &str, out: &mut Vec<u8>) {
     match survey(entry, &Mask::Members(Vec::new())) {
         Ok((_, metadata)) => splice_partial(resource, entry, &metadata, version, out),
-        Err(UnexpectedEncoding) => json::encode(&partial(resource, entry, version), out),
+        Err(UnexpectedEncoding) => json::encode(&partial::of_entry(resource, entry, version), out),
     }
 }
 
@@ -119,7 +115,7 @@ fn splice_partial(resource: &Resource, entry: &Entry, metadata: &Metadata, versi
     let fields = resource.strategy.rules().wire_annotations;
     // The metadata of custom resources is stored sorted, and served in the order of the struct.
     if resource.unstructured || !fields.is_empty() && metadata.annotated(&entry.json, fields) {
-        return json::encode(&partial(resource, entry, version), out);
+        return json::encode(&partial::of_entry(resource, entry, version), out);
     }
     out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
     out.extend_from_slice(version.as_bytes());
@@ -139,8 +135,8 @@ struct Metadata {
 }
 
 impl Metadata {
-    /// Locates the members of the metadata at the cursor, and decodes those selected by the mask. Moves the cursor
-    /// past it.
+    /// Locates the members of the metadata at the cursor, and decodes those selected by the mask. Moves the
+    /// cursor past it.
     fn find(cursor: &mut Cursor<'_>, entry: &Entry, mask: &Mask) -> Result<(Self, Value), UnexpectedEncoding> {
         let start = cursor.offset();
         cursor.enter()?;
@@ -188,7 +184,8 @@ impl Metadata {
     }
 }
 
-/// Decodes the parts of an object selected by the mask, and locates its metadata. Stops once everything has been found.
+/// Decodes the parts of an object selected by the mask, and locates its metadata. Stops once everything has
+/// been found.
 fn survey(entry: &Entry, mask: &Mask) -> Result<(Value, Metadata), UnexpectedEncoding> {
     let none = Mask::Members(Vec::new());
     let Mask::Members(wanted) = mask else {

@@ -1,4 +1,5 @@
-//! Encodings other than JSON are cached and shared by all verbs, and lists of any representation are sent in chunks.
+//! Encodings other than JSON are cached and shared by all verbs, and lists of any representation are sent in
+//! chunks.
 
 use super::support::{Served, serve};
 use crate::apimachinery::codec::{cbor, json, yaml};

@@ -1,4 +1,5 @@
-//! The members of what is served are in the order of Go's structs, as text. The recordings (`tests/wire`) compare trees.
+//! The members of what is served are in the order of Go's structs, as text. The recordings (`tests/wire`)
+//! compare trees.
 
 use super::support::{Served, serve};
 use crate::apimachinery::codec::json;

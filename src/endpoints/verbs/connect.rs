@@ -1,9 +1,9 @@
-//! Connect subresources: log, exec, attach, portforward and proxy. Admission and authorization happen here; the
-//! connector produces the response.
+//! Connect subresources: log, exec, attach, portforward and proxy. Admission and authorization happen here;
+//! the connector produces the response.
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::options::connect;
+use super::VerbResult;
 use crate::registry::{SubresourceBehaviour, WriteOptions};
 use crate::request::{Body, Request};
 use http::Method;

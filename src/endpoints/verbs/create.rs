@@ -1,18 +1,18 @@
 //! POST: creates an object in a collection or through a subresource, or evaluates a review.
 //!
-//! Entry point: [`create`]. [`decode`] and [`normalize`] also serve the other write verbs. Creates in a collection
-//! continue in the registry.
+//! Entry point: [`create`]. [`decode`] and [`normalize`] also serve the other write verbs. Creates in a
+//! collection continue in the registry.
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish};
 use super::Reply;
+use super::VerbResult;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
-use crate::registry::store::WriteOptions;
+use crate::registry::write::WriteOptions;
 use crate::registry::{ResultObject, SubresourceBehaviour};
 use crate::request::Body;
 use std::sync::Arc;
@@ -75,7 +75,8 @@ fn answered(mut answer: Value) -> ResultObject {
     ResultObject::Tree(answer)
 }
 
-/// Passes the request's object to the audit event, with defaults set, because upstream audits it after decoding.
+/// Passes the request's object to the audit event, with defaults set, because upstream audits it after
+/// decoding.
 pub(crate) fn note(call: &Call, object: &Value) {
     let trail = &call.cx.audit;
     if trail.wants_objects() && call.kind() == call.resource().gvk() {
@@ -118,8 +119,8 @@ pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, optio
     Ok(value)
 }
 
-/// Normalises a tree to the endpoint's kind and returns its unknown fields. `wrap` turns the decoder's message into a
-/// Status.
+/// Normalises a tree to the endpoint's kind and returns its unknown fields. `wrap` turns the decoder's
+/// message into a Status.
 pub(crate) fn normalize(call: &Call, value: &mut Value, wrap: impl FnOnce(&str) -> Status) -> Result<Vec<String>> {
     let resource = call.resource();
     let expected = call.kind();
@@ -140,8 +141,8 @@ pub(crate) fn normalize(call: &Call, value: &mut Value, wrap: impl FnOnce(&str) 
     }
 }
 
-/// The findings of a JSON body in upstream's order: as they are in the body, but custom resources are pruned after
-/// decoding, by sorted path.
+/// The findings of a JSON body in upstream's order: as they are in the body, but custom resources are pruned
+/// after decoding, by sorted path.
 pub(crate) fn in_order(call: &Call, body: &[u8], findings: Vec<String>) -> Vec<String> {
     let resource = call.resource();
     match resource.unstructured && call.kind() == resource.gvk() {
@@ -150,8 +151,8 @@ pub(crate) fn in_order(call: &Call, body: &[u8], findings: Vec<String>) -> Vec<S
     }
 }
 
-/// Rewraps a schema error: takes the decoder's message out of the frame of a body error, if any, and applies the
-/// caller's.
+/// Rewraps a schema error: takes the decoder's message out of the frame of a body error, if any, and applies
+/// the caller's.
 fn reframe(status: Status, wrap: impl FnOnce(&str) -> Status) -> Status {
     let framed = status.message.split_once(" cannot be handled as a ");
     let bare = framed.and_then(|(_, rest)| rest.split_once(": ")).map(|(_, text)| text);

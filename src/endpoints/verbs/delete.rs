@@ -1,11 +1,11 @@
 //! DELETE of a single object and of a collection.
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::negotiate::{Negotiated, Offer};
 use super::super::options::{DeleteQuery, ListQuery};
 use super::super::respond::list::list as respond_list;
 use super::super::{body, finish, respond};
+use super::VerbResult;
 use super::list;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -52,7 +52,8 @@ pub(crate) async fn delete(mut call: Call, req_body: Body) -> VerbResult {
     answer(&call, code, &deleted, negotiated)
 }
 
-/// Responds with the object if it still exists or if the kind returns deleted objects, otherwise with a Status.
+/// Responds with the object if it still exists or if the kind returns deleted objects, otherwise with a
+/// Status.
 fn answer(call: &Call, code: u16, deleted: &Deleted, negotiated: Negotiated) -> Result<Response> {
     let resource = call.resource();
     if !deleted.gone || resource.returns_deleted {

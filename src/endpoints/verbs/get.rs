@@ -1,9 +1,9 @@
 //! GET of a single object or subresource.
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::{offload, options::list::min_revision, respond};
 use super::Reply;
+use super::VerbResult;
 use crate::apimachinery::status::Status;
 use crate::registry::{ResultObject, SubresourceBehaviour};
 

@@ -1,15 +1,16 @@
 //! GET of a collection, with paging. [`options`] and [`meta`] also serve delete collection.
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::negotiate::Offer;
 use super::super::offload;
 use super::super::options::ListQuery;
 use super::super::respond::list::{ListMeta, list as respond_list};
+use super::VerbResult;
 use crate::apimachinery::status::{Result, Status};
 use crate::storage::{ContinueToken, ListOptions, Listing, continue_token};
 
-/// With more objects than this, selecting and encoding the first chunk may block a reactor thread for too long.
+/// With more objects than this, selecting and encoding the first chunk may block a reactor thread for too
+/// long.
 const MANY: usize = 256;
 /// Memory reserved for the first chunk; the objects themselves belong to the cache.
 const MEMORY: usize = 512 << 10;
@@ -101,7 +102,8 @@ pub(crate) fn token_prefix(options: &ListOptions) -> String {
     }
 }
 
-/// Adds a fresh continue token to a 410, which continues the list at the latest revision (an inconsistent list).
+/// Adds a fresh continue token to a 410, which continues the list at the latest revision (an inconsistent
+/// list).
 fn renewed(mut status: Status, query: &ListQuery, prefix: &str) -> Status {
     if let Ok(token) = continue_token::decode(&query.token, prefix) {
         let token = ContinueToken {

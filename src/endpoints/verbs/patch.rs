@@ -4,11 +4,11 @@
 //! on conflict is the registry's update loop.
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::negotiate::Codecs;
 use super::super::options::WriteQuery;
 use super::super::{body, finish};
 use super::Reply;
+use super::VerbResult;
 use super::create::{in_order, normalize};
 use super::update::{absent, custom};
 use crate::api::decode::coerce;
@@ -21,7 +21,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Map, Value};
 use crate::registry::schema::ManagerInfo;
-use crate::registry::store::WriteOptions;
+use crate::registry::write::WriteOptions;
 use crate::registry::{SubresourceBehaviour, Updated};
 use crate::request::Body;
 use bytes::Bytes;

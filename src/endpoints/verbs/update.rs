@@ -1,16 +1,16 @@
 //! PUT of an object or a subresource.
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::options::WriteQuery;
 use super::super::{body, finish};
 use super::Reply;
+use super::VerbResult;
 use super::create::{decode, note};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::resource::SubresourceHandler;
-use crate::registry::store::WriteOptions;
+use crate::registry::write::WriteOptions;
 use crate::registry::{ResultObject, SubresourceBehaviour, Updated, dedup_owner_references};
 use crate::request::Body;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ pub(crate) async fn custom(
     write: &WriteOptions,
 ) -> Result<Updated> {
     if call.kind() == call.resource().gvk() {
-        // An update of the parent object: admission runs in the parent's store, at its usual position between the
-        // checks.
+        // An update of the parent object: admission runs in the parent's store, at its usual position between
+        // the checks.
         let object = handler.update_as(&call.cx, call.name(), object, write).await?;
         return Ok(Updated {
             object: ResultObject::Tree(object),

@@ -1,19 +1,19 @@
 //! Watches: streams of events as JSON lines or length-prefixed messages.
 //!
-//! Entry point: [`watch`]. `frames` encodes the events; frames of plain objects are encoded once and shared by all
-//! watchers.
+//! Entry point: [`watch`]. `frames` encodes the events; frames of plain objects are encoded once and shared
+//! by all watchers.
 
 mod frames;
 mod messages;
 
 use super::super::call::Call;
-use super::super::group_version::VerbResult;
 use super::super::negotiate::{Offer, Transform};
 use super::super::offload;
 use super::super::options::ListQuery;
 use super::super::options::list::min_revision;
 use super::super::respond;
 use super::super::respond::table::Include;
+use super::VerbResult;
 use crate::apimachinery::FieldSelector;
 use crate::apimachinery::status::{Result, Status};
 use crate::request::user::MASTERS;
@@ -35,8 +35,8 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// Available events are joined into chunks of about this size; larger frames are sent separately. This also bounds
-/// the memory held by a watch whose client does not read.
+/// Available events are joined into chunks of about this size; larger frames are sent separately. This also
+/// bounds the memory held by a watch whose client does not read.
 const CHUNK: usize = 16 * 1024;
 
 /// Approximate memory for encoding an object for a watch.
@@ -59,8 +59,8 @@ pub(crate) async fn watch(mut call: Call) -> VerbResult {
     let options = options(&call, &query, until)?;
     let initial = options.initial.is_some();
     let watch = match call.store().watch(options).await {
-        // An expired or future revision is reported by an ERROR event in the stream: clients react to the event, not
-        // to a status code.
+        // An expired or future revision is reported by an ERROR event in the stream: clients react to the
+        // event, not to a status code.
         Err(s) if !matches!(s.code, 410 | 504) => return Err(s),
         other => other,
     };
@@ -114,8 +114,8 @@ pub(crate) async fn watch(mut call: Call) -> VerbResult {
     Ok(response)
 }
 
-/// Takes one of the limited places for concurrent watches, per user and in total. Members of `system:masters` are
-/// exempt.
+/// Takes one of the limited places for concurrent watches, per user and in total. Members of `system:masters`
+/// are exempt.
 fn admit(call: &Call) -> Result<Option<WatchPermit>> {
     /// Seconds for `Retry-After`.
     const AGAIN: u32 = 1;
@@ -130,8 +130,8 @@ fn admit(call: &Call) -> Result<Option<WatchPermit>> {
         .map_err(|why| Status::too_many_requests(why.to_string(), AGAIN))
 }
 
-/// Reserves memory for long selectors, because a client can open thousands of watches. `None` for selectors of
-/// ordinary length.
+/// Reserves memory for long selectors, because a client can open thousands of watches. `None` for selectors
+/// of ordinary length.
 fn selectors(call: &Call) -> Result<Option<Reservation>> {
     /// Queries up to this many bytes are not charged.
     const USUAL: usize = 2 << 10;
@@ -189,8 +189,8 @@ fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOption
     })
 }
 
-/// The response body. Polled by hand, because a future per event and a select over the end conditions would cost more
-/// than the event itself.
+/// The response body. Polled by hand, because a future per event and a select over the end conditions would
+/// cost more than the event itself.
 struct Stream {
     watch: Box<dyn Watch>,
     /// Held until the initial events have been sent: until another item comes, or nothing for now.
@@ -212,7 +212,8 @@ struct Stream {
 /// The encoder of frames, which moves to the compute pool and back.
 enum Encoder {
     Idle(Frames),
-    /// A large object is being encoded on the compute pool. Yields `None` if the pool rejected or interrupted it.
+    /// A large object is being encoded on the compute pool. Yields `None` if the pool rejected or interrupted
+    /// it.
     Computing(BoxFuture<'static, Option<(Frames, Option<EncodedFrame>)>>),
     /// The encoder was lost with its job, so the watch ends.
     Lost,
@@ -242,8 +243,9 @@ impl Ends {
 }
 
 impl Stream {
-    /// True if the stream must end now; otherwise registers the task to be woken when it must. If `busy`, there is
-    /// data to send and the stream will be polled again anyway, so checking the signal's state suffices.
+    /// True if the stream must end now; otherwise registers the task to be woken when it must. If `busy`,
+    /// there is data to send and the stream will be polled again anyway, so checking the signal's state
+    /// suffices.
     fn is_over(&mut self, cx: &mut Context<'_>, busy: bool) -> bool {
         let ended = self.ending.iter_mut().flatten().fold(false, |ended, ends| {
             ended || ends.signal.fired() || (!busy && ends.fired.as_mut().poll(cx).is_ready())
@@ -305,7 +307,8 @@ impl Stream {
             return Poll::Ready(None);
         };
         let Some(first) = self.small(first) else {
-            // No part if this user's watches already hold too much memory: the stream ends and the client resumes.
+            // No part if this user's watches already hold too much memory: the stream ends and the client
+            // resumes.
             return Poll::Ready(self.parts.pop_front());
         };
         let Some(second) = self.ready() else {

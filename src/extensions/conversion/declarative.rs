@@ -1,13 +1,13 @@
-//! Declarative conversion, our own: rules in the annotation [`ANNOTATION`] of a definition replace most conversion
-//! webhooks. `docs/conversion.md` describes them.
+//! Declarative conversion, our own: rules in the annotation [`ANNOTATION`] of a definition replace most
+//! conversion webhooks. `docs/conversion.md` describes them.
 //!
 //! ```text
 //! written:  annotation ─ rules (parse) ─ proof (the schemas fit, nothing is lost) ─► accepted, or refused with reasons
 //! used:     object ─ pair (one step per pair of versions on the way) ─► object of the other version
 //! ```
 //!
-//! What a version cannot represent travels in an annotation of the object, so that every round trip returns the object
-//! it began with.
+//! What a version cannot represent travels in an annotation of the object, so that every round trip returns
+//! the object it began with.
 
 mod pair;
 mod path;
@@ -78,8 +78,8 @@ pub(in crate::extensions) fn annotation(definition: &Value) -> Option<&str> {
     definition.at(&["metadata", "annotations"]).get(ANNOTATION).as_str()
 }
 
-/// Validates the annotation of a definition, if it has one: the rules, and that every version can be converted to every
-/// other and back without loss.
+/// Validates the annotation of a definition, if it has one: the rules, and that every version can be
+/// converted to every other and back without loss.
 pub(crate) fn validate(definition: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let Some(text) = annotation(definition) else {

@@ -3,7 +3,7 @@
 use crate::apimachinery::value::Value;
 use crate::registry::converting::{Conversion, Converting, KindVersion};
 
-/// Changes only `apiVersion`. What the target version does not know is removed by its schema.
+/// Changes only `apiVersion`. The schema of the target version prunes unknown fields.
 pub(super) struct OnlyVersion;
 
 impl Conversion for OnlyVersion {

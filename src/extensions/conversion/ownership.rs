@@ -1,5 +1,5 @@
-//! Field ownership across versions: managed fields name the version they were recorded in, and a write through another
-//! one must know what its changes are there.
+//! Field ownership across versions: managed fields name the version they were recorded in, and a write
+//! through another one must know what its changes are there.
 
 use super::DefinitionVersions;
 use crate::api::openapi::Dialect;
@@ -113,8 +113,8 @@ impl<'s> Versions<Typed<'s>> for Across<'s> {
         }
         match kind.conversion.convert(vec![object], &kind.versions[i]) {
             Converting::Done(Ok(mut objects)) if objects.len() == 1 => AtVersion::Converted(objects.remove(0), typed),
-            // Where only a webhook knows better, fields count as the same in all versions: ownership is computed while
-            // the object is being written, which must not wait for a call per manager.
+            // Where only a webhook knows better, fields count as the same in all versions: ownership is
+            // computed while the object is being written, which must not wait for a call per manager.
             _ => AtVersion::Same,
         }
     }

@@ -57,9 +57,9 @@ pub enum InvalidResponse {
     /// It answers another request.
     #[error("expected response.uid={}, got {}", quote(.wanted), quote(.got))]
     Uid {
-        /// That of the request.
+        /// The UID of the request.
         wanted: String,
-        /// That of the response.
+        /// The UID of the response.
         got: String,
     },
     /// The webhook reports a failure, without a message.
@@ -73,7 +73,8 @@ pub enum InvalidResponse {
     NotList,
 }
 
-/// Why a converted object is not accepted: upstream's text, before which the caller says where the object was.
+/// Why a converted object is not accepted: upstream's text, before which the caller says where the object
+/// was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unacceptable {
     /// It has another version or kind.
@@ -157,7 +158,7 @@ pub fn converted_objects(version: Version, uid: &str, body: &[u8]) -> Result<Vec
     }
 }
 
-/// Checks the kind of a response as upstream's decoder does, which takes what is missing for the expected.
+/// Checks the kind of a response as upstream's decoder does, which accepts missing members.
 fn check_type(version: Version, review: &Value) -> Result<(), InvalidResponse> {
     let (api_version, kind) = (review.api_version(), review.str_at(&["kind"]));
     let wanted = format!("{GROUP}/{}", version.name());
@@ -190,8 +191,8 @@ fn check_type(version: Version, review: &Value) -> Result<(), InvalidResponse> {
     Ok(())
 }
 
-/// Checks a converted object against the original, and returns it with the original's metadata. Only labels and
-/// annotations are taken from the converted one.
+/// Checks a converted object against the original, and returns it with the original's metadata. Only labels
+/// and annotations are taken from the converted one.
 ///
 /// # Errors
 /// `Unacceptable`.

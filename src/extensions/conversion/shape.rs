@@ -37,8 +37,8 @@ impl Shape for SchemaShape {
 
     fn converted(&self, object: &mut Value) {
         if self.schema.normalize(object).is_err() {
-            // Only metadata can be of the wrong type here. As upstream, stored objects lose what is, instead of being
-            // unreadable.
+            // Only metadata can be of the wrong type here. As upstream, stored objects lose what is, instead
+            // of being unreadable.
             repair_metadata(object);
             // What is left is well-typed.
             let _ = self.schema.normalize(object);

@@ -23,8 +23,9 @@ pub(super) const LIMITS: Limits = Limits {
 };
 /// As upstream.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// A review with this many bytes of objects, or this many objects, is followed by another. Large lists then need several
-/// calls, which share the work between the webhook's replicas and bound the memory for its response.
+/// A review with this many bytes of objects, or this many objects, is followed by another. Large lists then
+/// need several calls, which share the work between the webhook's replicas and bound the memory for its
+/// response.
 const REVIEW_BYTES: usize = 2 << 20;
 const REVIEW_OBJECTS: usize = 1000;
 /// Reviews of one list that are sent at the same time.

@@ -38,8 +38,8 @@ pub(super) struct Defined {
 }
 
 impl Defined {
-    /// The next state of a definition. Versions that the change does not concern are taken over from `old`; the watches
-    /// of all others end.
+    /// The next state of a definition. Versions that the change does not concern are taken over from `old`;
+    /// the watches of all others end.
     fn new(definition: Arc<Definition>, old: Option<&Self>) -> Self {
         let old = old.filter(|old| old.definition.uid == definition.uid);
         let terminating = old.map_or_else(Arc::default, |old| old.terminating.clone());
@@ -62,8 +62,8 @@ impl Defined {
         (old.generation, &old.accepted, &old.conversion_rules) == (new.generation, &new.accepted, &new.conversion_rules)
     }
 
-    /// The versions for a changed definition: used ones whose schema and settings are the same are kept, others begin
-    /// anew.
+    /// The versions for a changed definition: used ones whose schema and settings are the same are kept,
+    /// others begin anew.
     fn kept(&self, definition: &Definition) -> Vec<Arc<LazyVersion>> {
         let used = self.versions.iter().any(|v| v.is_used());
         let trees = used.then(|| (self.definition.tree(), definition.tree()));
@@ -189,7 +189,7 @@ impl CustomKinds for Catalog {
     }
 }
 
-/// What a version is built from. A change of anything else does not concern it.
+/// The inputs of a version. A change of anything else does not rebuild it.
 fn basis<'a>(definition: &'a Value, version: &str) -> [&'a Value; 7] {
     let spec = definition.get("spec");
     let versions = spec.get("versions").items();

@@ -16,8 +16,8 @@ use crate::registry::resource::Column;
 use ::time::OffsetDateTime;
 use std::sync::Arc;
 
-/// The columns of an element of `spec.versions`: the name and those in `additionalPrinterColumns`, or the age if there
-/// are none.
+/// The columns of an element of `spec.versions`: the name and those in `additionalPrinterColumns`, or the age
+/// if there are none.
 pub(crate) fn of_version(version: &Value) -> Columns {
     let declared = version.get("additionalPrinterColumns").items();
     if declared.is_empty() {

@@ -1,10 +1,10 @@
 //! The controllers of the conditions that follow from a definition's content: `NonStructuralSchema` and
-//! `KubernetesAPIApprovalPolicyConformant` (upstream: `pkg/controller/nonstructuralschema` and `pkg/controller/apiapproval`
-//! of `k8s.io/apiextensions-apiserver`).
+//! `KubernetesAPIApprovalPolicyConformant` (upstream: `pkg/controller/nonstructuralschema` and
+//! `pkg/controller/apiapproval` of `k8s.io/apiextensions-apiserver`).
 //!
-//! New definitions cannot have the former: validation refuses them. Those that were stored by servers without the rules
-//! got it from later ones, so only definitions that have the condition are looked at. That saves checking every schema at
-//! every start.
+//! New definitions cannot have the former: validation refuses them. Those that were stored by servers without
+//! the rules got it from later ones, so only definitions that have the condition are looked at. That saves
+//! checking every schema at every start.
 
 use super::Definition;
 use crate::apimachinery::conditions;

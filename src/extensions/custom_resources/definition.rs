@@ -160,8 +160,8 @@ impl Definition {
         self.versions.iter().find(|v| v.storage)
     }
 
-    /// True once requests for custom resources are answered. Discovery shows them a little later, when the definition
-    /// is established.
+    /// True once requests for custom resources are answered. Discovery shows them a little later, when the
+    /// definition is established.
     pub(crate) fn answers(&self) -> bool {
         self.conditions.names_accepted || self.conditions.established
     }

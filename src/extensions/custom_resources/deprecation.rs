@@ -4,8 +4,8 @@ use super::{Definition, Version};
 use crate::endpoints::discovery::compare_versions;
 use std::cmp::Ordering;
 
-/// The warning on every request for a deprecated version. It recommends the best version, but only one that precedes
-/// the deprecated one in the order of versions.
+/// The warning on every request for a deprecated version. It recommends the best version, but only one that
+/// precedes the deprecated one in the order of versions.
 pub(super) fn deprecation(definition: &Definition, version: &Version) -> String {
     if let Some(text) = &version.deprecation_warning {
         return text.to_string();

@@ -1,5 +1,5 @@
-//! Discovery of custom resources: the documents of groups and versions, computed from the established definitions, and
-//! their parts of aggregated discovery and OpenAPI.
+//! Discovery of custom resources: the documents of groups and versions, computed from the established
+//! definitions, and their parts of aggregated discovery and OpenAPI.
 
 use super::catalog::{Catalog, Defined, Group};
 use super::published::published;
@@ -49,7 +49,8 @@ fn versions(group: &Group) -> Vec<&str> {
     by_version(group).into_iter().map(|(name, _)| name).collect()
 }
 
-/// The served versions of a group in order of preference, each with the established definitions that serve it.
+/// The served versions of a group in order of preference, each with the established definitions that serve
+/// it.
 fn by_version(group: &Group) -> Vec<(&str, Vec<(&Arc<Defined>, &Version)>)> {
     let mut found: HashMap<&str, Vec<(&Arc<Defined>, &Version)>> = HashMap::new();
     for d in group.values().filter(|d| d.definition.conditions.established) {
@@ -219,7 +220,8 @@ impl Discovery {
     }
 }
 
-/// About what documents of these definitions allocate while they are built: one schema after the other becomes a tree.
+/// About what documents of these definitions allocate while they are built: one schema after the other
+/// becomes a tree.
 fn memory<'a>(definitions: impl Iterator<Item = &'a Arc<Defined>>) -> usize {
     const PER_BYTE: usize = 12;
     const PER_DEFINITION: usize = 8 << 10;
@@ -243,7 +245,8 @@ fn rows(builder: &Builder, name: &str, group: &Group) -> ServedResources {
     of_version.collect()
 }
 
-/// Changes whenever a document of these definitions may change. The same in all gateways that run this version.
+/// Changes whenever a document of these definitions may change. The same in all gateways that run this
+/// version.
 fn hash<'a>(definitions: impl Iterator<Item = &'a Definition>) -> String {
     let mut text = env!("CARGO_PKG_VERSION").to_owned();
     for d in definitions {
@@ -252,7 +255,7 @@ fn hash<'a>(definitions: impl Iterator<Item = &'a Definition>) -> String {
     aggregated::hash(text.as_bytes())
 }
 
-/// What is published of a group.
+/// The published form of a group.
 type ShownGroup = BTreeMap<GroupVersion, Vec<Shown>>;
 
 /// Identifies what a definition contributes to OpenAPI.

@@ -1,7 +1,7 @@
 //! The establishing controller of CustomResourceDefinitions (upstream's
-//! `k8s.io/apiextensions-apiserver/pkg/controller/establish/establishing_controller.go`): a definition whose names are
-//! accepted gets the condition `Established`. Upstream waits five seconds where several API servers run; requests here
-//! wait until their gateway has seen the definition instead.
+//! `k8s.io/apiextensions-apiserver/pkg/controller/establish/establishing_controller.go`): a definition whose
+//! names are accepted gets the condition `Established`. Upstream waits five seconds where several API servers
+//! run; requests here wait until their gateway has seen the definition instead.
 
 use super::Definition;
 use crate::apimachinery::conditions;

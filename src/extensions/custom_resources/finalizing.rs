@@ -1,6 +1,6 @@
 //! The finalizing controller of CustomResourceDefinitions (upstream's
-//! `k8s.io/apiextensions-apiserver/pkg/controller/finalizer/crd_finalizer.go`): deletes the custom resources of a
-//! definition that is being deleted, and lets it go once none are left.
+//! `k8s.io/apiextensions-apiserver/pkg/controller/finalizer/crd_finalizer.go`): deletes the custom resources
+//! of a definition that is being deleted, and lets it go once none are left.
 //!
 //! ```text
 //! deleted ─▶ Terminating=True InstanceDeletionInProgress
@@ -215,7 +215,8 @@ impl Finalizing {
         }
     }
 
-    /// The store of the instances in the version in which they are stored, without admission: the server deletes them.
+    /// The store of the instances in the version in which they are stored, without admission: the server
+    /// deletes them.
     async fn instances(&self, group: &str, plural: &str) -> Result<Store> {
         // Later than the status that was just written, so it is the definition that is being deleted.
         self.definitions.catch_up(&**self.store.storage()).await;

@@ -1,4 +1,4 @@
-//! Routes requests below `/apis/` to custom resources. What it does not serve falls through to the next server, which
+//! Routes requests below `/apis/` to custom resources. Other requests fall through to the next server, which
 //! answers 404 as plain text (upstream: `customresource_handler.go`).
 
 use super::Definition;
@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a request waits until the informer has seen what was acknowledged before it.
+/// How long a request waits for the informer to see every change that was acknowledged before the request.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Serves custom resources, and the discovery documents of their groups and versions.
@@ -63,8 +63,8 @@ impl CustomResourceHandler {
         Some(documents::plain(&found?, req.headers(), &Query::of(req)))
     }
 
-    /// As [`addressed`](Self::addressed). If there is none, asks the store, because another gateway may just have written
-    /// the definition.
+    /// As [`addressed`](Self::addressed). If there is none, asks the store, because another gateway may just
+    /// have written the definition.
     async fn find(&self, info: &RequestInfo) -> Option<Arc<Defined>> {
         if let Some(found) = self.addressed(info) {
             return Some(found);

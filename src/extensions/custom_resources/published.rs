@@ -1,5 +1,5 @@
-//! The rows of custom resources as OpenAPI documents need them: without compiling a schema and without decoding it before
-//! its turn, since a document may describe a thousand definitions.
+//! The rows of custom resources as OpenAPI documents need them: without compiling a schema and without
+//! decoding it before its turn, since a document may describe a thousand definitions.
 //!
 //! Entry point: [`published`].
 
@@ -17,11 +17,11 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-/// What [`published`] reads of a definition: everything but the schemas.
+/// The parts of a definition that [`published`] reads: all but the schemas.
 static PUBLISHED: LazyLock<Mask> = LazyLock::new(|| Mask::of(&["spec.versions.{name,selectableFields,subresources}"]));
 
-/// What OpenAPI documents need of the rows of some versions, without those that cannot be served. `scale` is the schema of
-/// `autoscaling/v1` Scale.
+/// The OpenAPI descriptions of the rows of some versions. Versions that cannot be served are left out.
+/// `scale` is the schema of `autoscaling/v1` Scale.
 pub(super) fn published<'d>(
     definition: &'d Definition,
     versions: impl Iterator<Item = &'d Version>,

@@ -1,8 +1,8 @@
 //! The scale subresource of custom resources (upstream's `ScaleREST` in
 //! `k8s.io/apiextensions-apiserver/pkg/registry/customresource/etcd.go`).
 //!
-//! Entry point: [`ScalePaths::of_version`], then [`Scale`] to serve it and [`ScaleStrategy`] to validate the fields in
-//! every write.
+//! Entry point: [`ScalePaths::of_version`], then [`Scale`] to serve it and [`ScaleStrategy`] to validate the
+//! fields in every write.
 
 mod handler;
 mod validation;
@@ -27,7 +27,8 @@ pub(crate) struct ScalePaths {
     managers: ReplicasPaths,
 }
 
-/// A path of field names; unlike a [`JsonPath`](crate::apimachinery::jsonpath::JsonPath), it can be written to.
+/// A path of field names; unlike a [`JsonPath`](crate::apimachinery::jsonpath::JsonPath), it can be written
+/// to.
 #[derive(Clone, Debug)]
 struct Path {
     /// As the definition has it, with a leading dot.
@@ -127,15 +128,16 @@ fn accessor(names: &[Str], v: &Value, expected: &'static str) -> WrongType {
 }
 
 impl ScalePaths {
-    /// The paths of a version of a definition, given the definition's `spec`; `None` if the version has no scale
-    /// subresource.
+    /// The paths of a version of a definition, given the definition's `spec`; `None` if the version has no
+    /// scale subresource.
     pub(crate) fn of_version(spec: &Value, version: &str) -> Option<Self> {
         let versions = spec.get("versions").items();
         let of = versions.iter().find(|v| v.str_at(&["name"]) == version)?;
         Self::of(spec.str_at(&["group"]), of, versions)
     }
 
-    /// As [`of_version`](Self::of_version), for documents: it knows no other version, whose managers would be read.
+    /// As [`of_version`](Self::of_version), for documents: it knows no other version, whose managers would be
+    /// read.
     pub(crate) fn published(group: &str, version: &Value) -> Option<Self> {
         Self::of(group, version, std::slice::from_ref(version))
     }

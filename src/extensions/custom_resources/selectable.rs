@@ -1,4 +1,5 @@
-//! Fields of custom resources that field selectors may name, as a version of a CustomResourceDefinition declares them.
+//! Fields of custom resources that field selectors may name, as a version of a CustomResourceDefinition
+//! declares them.
 //!
 //! Entry point: [`of_version`].
 
@@ -6,12 +7,12 @@ use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::jsonpath::JsonPath;
 use crate::apimachinery::patch::go_print;
 use crate::apimachinery::value::{Str, Value};
-use crate::registry::resource::SelectableFields;
+use crate::registry::selectable_fields::SelectableFields;
 use crate::schema::StructuralSchema;
 use std::sync::Arc;
 
-/// The selectable fields of an element of `spec.versions`. `schema` is that version's, whose defaults selectors see
-/// even in objects that were stored without them.
+/// The selectable fields of an element of `spec.versions`. `schema` is that version's, whose defaults
+/// selectors see even in objects that were stored without them.
 pub(crate) fn of_version(version: &Value, schema: Option<Arc<StructuralSchema>>) -> SelectableFields {
     let declared = version.get("selectableFields").items().iter();
     let mut reads = Mask::Members(Vec::new());
@@ -46,7 +47,7 @@ pub(crate) fn of_version(version: &Value, schema: Option<Arc<StructuralSchema>>)
     }
 }
 
-/// The text that selectors compare; empty for null and for what is missing.
+/// The text that selectors compare; empty for null and for absent fields.
 fn value(path: &JsonPath, object: &Value) -> Str {
     let found = path.first(object).ok().flatten().and_then(|found| found.value());
     match found {

@@ -12,13 +12,13 @@ pub(crate) trait Storages: Send + Sync + 'static {
     /// Opens the storage of a resource. May block while stored objects are parsed.
     fn open(&self, resource: &GroupResource) -> Arc<dyn Storage>;
 
-    /// Closes it: its watches end and its reads and writes are refused. May block until writes in progress have
-    /// finished. No effect if it is not open.
+    /// Closes it: its watches end and its reads and writes are refused. May block until writes in progress
+    /// have finished. No effect if it is not open.
     fn close(&self, resource: &GroupResource);
 }
 
-/// The open storages. The storage of a removed definition is closed before one of the same name is opened, so that a
-/// definition that is created again does not get a storage that is about to end.
+/// The open storages. The storage of a removed definition is closed before one of the same name is opened, so
+/// that a definition that is created again does not get a storage that is about to end.
 pub(super) struct Opened {
     storages: Arc<dyn Storages>,
     open: tokio::sync::Mutex<HashMap<GroupResource, Arc<dyn Storage>>>,
@@ -43,7 +43,7 @@ impl Opened {
     /// The storage of a resource; `None` if the process is ending.
     ///
     /// # Cancel safety
-    /// Cancel safe: an opened storage that nobody recorded is returned by the next call.
+    /// Cancel safe: if the storage was opened but not recorded, the next call returns it.
     pub(crate) async fn get(&self, resource: &GroupResource) -> Option<Arc<dyn Storage>> {
         let mut open = self.open.lock().await;
         self.close_one(&mut open, resource).await;
@@ -56,7 +56,8 @@ impl Opened {
         Some(opened)
     }
 
-    /// The storage of a resource that is open, without waiting. `None` also while one is being opened or closed.
+    /// The storage of a resource that is open, without waiting. `None` also while one is being opened or
+    /// closed.
     pub(crate) fn peek(&self, resource: &GroupResource) -> Option<Arc<dyn Storage>> {
         self.open.try_lock().ok()?.get(resource).cloned()
     }
@@ -67,8 +68,8 @@ impl Opened {
         }
         open.remove(resource);
         let (storages, of) = (self.storages.clone(), resource.clone());
-        // Also if it is not in the map: the call that opened it may have been dropped. Fails only if the process is
-        // ending.
+        // Also if it is not in the map: the call that opened it may have been dropped. Fails only if the
+        // process is ending.
         let _ = tokio::task::spawn_blocking(move || storages.close(&of)).await;
         self.lock_removed().remove(resource);
     }

@@ -1,4 +1,5 @@
-//! One served version of a definition: its row, its store and its endpoint, built by the first request for it.
+//! One served version of a definition: its row, its store and its endpoint, built by the first request for
+//! it.
 
 use super::deprecation::deprecation;
 use super::scale::{Scale, ScalePaths, ScaleStrategy};
@@ -242,8 +243,8 @@ impl Builder {
         })))
     }
 
-    /// The row of a version. Compiles its schema, which takes long if it is large, and those of the other versions, since
-    /// stored objects may be in any of them.
+    /// The row of a version. Compiles its schema, which takes long if it is large, and those of the other
+    /// versions, since stored objects may be in any of them.
     ///
     /// # Errors
     /// [`Unservable`].
@@ -345,8 +346,8 @@ pub(super) fn outline(definition: &Definition, version: &Version, schema: Arc<dy
     }
 }
 
-/// The schema that objects are pruned by. A definition from before structural schemas may have none, or preserve unknown
-/// fields everywhere; only stored ones can be like that.
+/// The schema that objects are pruned by. A definition from before structural schemas may have none, or
+/// preserve unknown fields everywhere; only stored ones can be like that.
 pub(super) fn kept<'a>(spec: &Value, schema: &'a Value) -> Cow<'a, Value> {
     let preserves = spec.get("preserveUnknownFields").as_bool() == Some(true);
     if !schema.is_null() && !preserves {
@@ -378,7 +379,8 @@ pub(crate) fn prefix(resource: &GroupResource) -> String {
 }
 
 impl Definition {
-    /// The hash in discovery, which tells clients about a change of the storage version. Empty if that is not served.
+    /// The hash in discovery, which tells clients about a change of the storage version. Empty if that is not
+    /// served.
     pub(super) fn storage_version_hash(&self) -> Str {
         let stored = self.storage_version().filter(|v| v.served);
         stored.map_or_else(Str::default, |v| {
@@ -387,8 +389,8 @@ impl Definition {
     }
 }
 
-/// Compiled schemas and their JSON, shared by content: versions of a definition often have the same one, and each version
-/// holds those of all.
+/// Compiled schemas and their JSON, shared by content: versions of a definition often have the same one, and
+/// each version holds those of all.
 #[derive(Default)]
 struct Schemas(Mutex<BySum>);
 

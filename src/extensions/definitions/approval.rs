@@ -10,7 +10,7 @@ use crate::schema::is_absolute_url;
 pub(super) const ANNOTATION: &str = "api-approved.kubernetes.io";
 const PULL: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
-/// What the annotation of a definition says.
+/// The value of a definition's approval annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Approval {
     Approved,

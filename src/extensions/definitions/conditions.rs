@@ -1,5 +1,5 @@
-//! Conditions that follow from the content of a definition alone. Controllers write them; these functions only say what
-//! they are.
+//! Conditions that follow from the content of a definition alone. Controllers write them; these functions
+//! only say what they are.
 
 use super::approval::{Approval, is_protected};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};
@@ -19,8 +19,8 @@ pub(crate) struct Condition {
     pub message: String,
 }
 
-/// The condition `NonStructuralSchema`, or `None` if every schema is structural. Only definitions that were stored
-/// before the rules existed can have it.
+/// The condition `NonStructuralSchema`, or `None` if every schema is structural. Only definitions that were
+/// stored before the rules existed can have it.
 pub(crate) fn non_structural_schema(definition: &Value) -> Option<Condition> {
     let of = |status, reason, message| Condition {
         condition: "NonStructuralSchema",

@@ -7,7 +7,7 @@ use crate::apimachinery::value::Value;
 
 static NULL: Value = Value::Null;
 
-/// What a version has, or all of them have.
+/// The fields that a version has for itself, or that all versions share.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
     pub(super) schema: &'a Value,
@@ -19,13 +19,13 @@ pub(super) struct Parts<'a> {
 pub(super) struct Version<'a> {
     /// The version as it was sent.
     pub(super) sent: &'a Value,
-    /// What it does not share with all others.
+    /// The fields that differ between versions.
     pub(super) own: Parts<'a>,
 }
 
 pub(super) struct Internal<'a> {
     pub(super) versions: Vec<Version<'a>>,
-    /// What all versions share.
+    /// The fields that all versions share.
     pub(super) shared: Parts<'a>,
     /// Whether a version has subresources that not all share.
     own_subresources: bool,

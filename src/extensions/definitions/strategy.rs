@@ -84,8 +84,8 @@ impl Strategy for CustomResourceDefinition {
             let was = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
             new.set_meta("generation", was + 1);
         }
-        // Versions are only ever added here, since objects may still be stored in an older one. An administrator
-        // removes them through the status after migrating.
+        // Versions are only ever added here, since objects may still be stored in an older one. An
+        // administrator removes them through the status after migrating.
         note_storage_version(new);
     }
 
@@ -93,7 +93,8 @@ impl Strategy for CustomResourceDefinition {
         validation::update(new, old)
     }
 
-    /// As upstream, only the spec is restored: the controllers change finalizers through the status subresource.
+    /// As upstream, only the spec is restored: the controllers change finalizers through the status
+    /// subresource.
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         restore(new, old, "spec");
     }
@@ -118,8 +119,8 @@ impl Strategy for CustomResourceDefinition {
     }
 }
 
-/// The first delete only marks the definition. The finalizing controller deletes the custom resources and then removes
-/// the finalizer.
+/// The first delete only marks the definition. The finalizing controller deletes the custom resources and
+/// then removes the finalizer.
 impl DeleteStrategy for CustomResourceDefinition {
     fn check(&self, _v: &Value) -> Result<()> {
         Ok(())

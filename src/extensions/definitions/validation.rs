@@ -1,5 +1,5 @@
-//! Validation of CustomResourceDefinitions (upstream's `pkg/apis/apiextensions/validation`), in upstream's order. The
-//! entry points are [`create`], [`update`] and [`status`].
+//! Validation of CustomResourceDefinitions (upstream's `pkg/apis/apiextensions/validation`), in upstream's
+//! order. The entry points are [`create`], [`update`] and [`status`].
 
 mod conversion;
 mod names;
@@ -8,6 +8,7 @@ mod ratchet;
 mod schemas;
 mod selectable;
 mod versions;
+mod webhook;
 
 use super::approval::{ANNOTATION, Approval, is_protected};
 use super::internal::Internal;
@@ -57,7 +58,8 @@ pub(super) fn update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// The errors of a status. Only the accepted names are validated: an administrator may edit the stored versions.
+/// The errors of a status. Only the accepted names are validated: an administrator may edit the stored
+/// versions.
 pub(super) fn status(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     names::valid(&mut out, v.at(&["status", "acceptedNames"]), &accepted_names());

@@ -9,8 +9,8 @@ const SHORT_ID: usize = 192;
 const REMEMBERED: usize = 64;
 
 thread_local! {
-    /// Direct-mapped; a collision evicts. SHA-256 costs more than everything else in the classification, and most requests
-    /// of a thread are of a few flows.
+    /// Direct-mapped; a collision evicts. SHA-256 costs more than everything else in the classification, and
+    /// most requests of a thread are of a few flows.
     static RECENT: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -25,8 +25,8 @@ pub(in crate::flowcontrol) struct ManagedLevel {
 }
 
 impl FlowController {
-    /// Takes all FlowSchemas and PriorityLevelConfigurations. Levels that cannot be used are ignored, and schemas whose
-    /// level does not exist, too. Missing mandatory objects are imagined, with empty UIDs.
+    /// Takes all FlowSchemas and PriorityLevelConfigurations. Levels that cannot be used are ignored, and
+    /// schemas whose level does not exist, too. Missing mandatory objects are imagined, with empty UIDs.
     pub fn digest<'a>(
         &self,
         schemas: impl IntoIterator<Item = &'a Value>,

@@ -2,7 +2,7 @@
 
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::flowcontrol::classify::EXEMPT;
+use crate::flowcontrol::level::EXEMPT;
 use crate::flowcontrol::queueset::Queuing;
 use crate::flowcontrol::seats::Shares;
 use crate::flowcontrol::shuffle_sharding::Dealer;

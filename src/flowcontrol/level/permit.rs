@@ -30,7 +30,8 @@ impl Permit {
         &self.level.name
     }
 
-    /// The count of the request's jobs on the compute pool. It keeps its seats while there are any. `None` while it waits.
+    /// The count of the request's jobs on the compute pool. It keeps its seats while there are any. `None`
+    /// while it waits.
     pub(crate) fn runnable_jobs(&self) -> Option<RunnableJobs> {
         self.runnable.clone()
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// The metrics of one flow schema in one level. A series appears when it is first used, as upstream.
 ///
-/// The level's lock guards it, so the usual updates count in plain memory instead of the shared series, which need several
-/// atomic operations each. [`flush`](Self::flush) adds them to the shared series.
+/// The level's lock guards it, so the usual updates count in plain memory instead of the shared series, which
+/// need several atomic operations each. [`flush`](Self::flush) adds them to the shared series.
 pub(crate) struct Series {
     families: Arc<Families>,
     level: Arc<str>,

@@ -72,8 +72,9 @@ impl<T> QueueSet<T> {
         account.seats_waiting -= u64::from(seats);
     }
 
-    /// Puts a queue where it belongs in the order, after its oldest request or its next dispatch have changed. A
-    /// request is not due before its arrival, so a queue that leaves seats unused gains no advantage for later.
+    /// Puts a queue where it belongs in the order, after its oldest request or its next dispatch have
+    /// changed. A request is not due before its arrival, so a queue that leaves seats unused gains no
+    /// advantage for later.
     fn place(&mut self, index: u32) {
         let queue = self.queues.at(index);
         if let Some(finish) = queue.finish.take() {
@@ -88,7 +89,8 @@ impl<T> QueueSet<T> {
         }
     }
 
-    /// True if that many more seats may be used. A request that is wider than the limit runs when nothing else does.
+    /// True if that many more seats may be used. A request that is wider than the limit runs when nothing
+    /// else does.
     pub(super) fn has_room(&self, seats: u32) -> bool {
         match self.queuing {
             Queuing::Exempt => true,
@@ -131,8 +133,8 @@ impl<T> QueueSet<T> {
         }
     }
 
-    /// The queue whose oldest request would finish first, and that request. Of several, the one after the queue that was
-    /// served last. Queues whose oldest request is held back are skipped.
+    /// The queue whose oldest request would finish first, and that request. Of several, the one after the
+    /// queue that was served last. Queues whose oldest request is held back are skipped.
     fn next_to_serve(&mut self) -> Option<(u32, Id)> {
         let oldest = |index: u32| self.queues.get(index).and_then(|queue| queue.waiting.first());
         let may_run = |(_, index): &&(SeatSeconds, u32)| {
@@ -214,12 +216,13 @@ impl<T> QueueSet<T> {
         self.note_demand(now);
     }
 
-    /// Takes the seats of the request that has held them for the longest time, if that is long enough. Such a request
-    /// waits for its client or for another server and needs no seat here; without this rule, clients that read slowly
-    /// could keep a level occupied. False if there is no such request. Each request is looked at once per hold time.
+    /// Takes the seats of the request that has held them for the longest time, if that is long enough. Such a
+    /// request waits for its client or for another server and needs no seat here; without this rule, clients
+    /// that read slowly could keep a level occupied. False if there is no such request. Each request is
+    /// looked at once per hold time.
     ///
-    /// `for_idle_queue`: the seats are for a queue without unfinished requests. It gets them even from a request that
-    /// computes, so that a flow need not wait for a flood of computations of others.
+    /// `for_idle_queue`: the seats are for a queue without unfinished requests. It gets them even from a
+    /// request that computes, so that a flow need not wait for a flood of computations of others.
     pub(super) fn reclaim(&mut self, now: Duration, for_idle_queue: bool) -> bool {
         while let Some(oldest) = self.requests.first_executing() {
             let request = self.requests.get(oldest);
@@ -240,8 +243,8 @@ impl<T> QueueSet<T> {
         false
     }
 
-    /// Charges a request's queue for the time since the last charge, and not only when the request ends: queues that
-    /// have used seats for long are served after those that have not.
+    /// Charges a request's queue for the time since the last charge, and not only when the request ends:
+    /// queues that have used seats for long are served after those that have not.
     fn charge_held(&mut self, now: Duration, id: Id) {
         let request = self.requests.get(id);
         let held = now.saturating_sub(request.holds_since);

@@ -133,8 +133,8 @@ impl<T> QueueSet<T> {
         waiting.chain(running).collect()
     }
 
-    /// Bounds of the readings at which the oldest requests of the queues are due, and the same less the work that is
-    /// estimated to be in progress. `None` if nothing waits.
+    /// Bounds of the readings at which the oldest requests of the queues are due, and the same less the work
+    /// that is estimated to be in progress. `None` if nothing waits.
     pub(crate) fn due_bounds(&self) -> Option<[(SeatSeconds, SeatSeconds); 2]> {
         let waiting = || self.queues.iter().filter(|(_, q)| q.waiting.len > 0).map(|(_, q)| q);
         let discounted = |q: &Queue| q.next_dispatch - ESTIMATED_SERVICE.times(q.seats_in_use);

@@ -38,7 +38,8 @@ impl Queue {
 /// Queues with a lower index have a place of their own: a request looks its queue up several times.
 const PLACES: u32 = 256;
 
-/// The queues that hold something. A level may be configured with millions of queues, of which few are ever in use.
+/// The queues that hold something. A level may be configured with millions of queues, of which few are ever
+/// in use.
 #[derive(Default)]
 pub(super) struct QueueMap {
     /// By index, as far as they have been used.
@@ -87,8 +88,8 @@ impl QueueMap {
     }
 }
 
-/// Multiplies the index. Which indices occur follows from the configuration and keyed hashes, so no attack is possible
-/// that a stronger hash would prevent: there are at most as many keys as queues.
+/// Multiplies the index. Which indices occur follows from the configuration and keyed hashes, so no attack is
+/// possible that a stronger hash would prevent: there are at most as many keys as queues.
 #[derive(Default)]
 pub(super) struct Spread(u64);
 

@@ -4,7 +4,8 @@ use crate::flowcontrol::seat_seconds::SeatSeconds;
 use crate::flowcontrol::work_estimate::WorkEstimate;
 use std::time::Duration;
 
-/// A request of one set. Valid until [`QueueSet::finish`](super::QueueSet::finish), which the owner calls once.
+/// A request of one set. Valid until [`QueueSet::finish`](super::QueueSet::finish), which the owner calls
+/// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Id(u32);
 

@@ -1,4 +1,5 @@
-//! Properties of a single set. `scenarios` repeats upstream's simulations, `model` compares with a restatement.
+//! Properties of a single set. `scenarios` repeats upstream's simulations, `model` compares with a
+//! restatement.
 
 mod model;
 mod scenarios;

@@ -1,5 +1,5 @@
-//! The allocation rule behind borrowing (upstream's `conc_alloc.go`): everybody gets the same fraction of their target,
-//! except where that is outside of their bounds.
+//! The allocation rule behind borrowing (upstream's `conc_alloc.go`): everybody gets the same fraction of
+//! their target, except where that is outside of their bounds.
 
 /// A target of zero would make its owner's share undefined.
 const MIN_TARGET: f64 = 0.001;
@@ -34,8 +34,9 @@ impl Class {
 
 /// Divides `sum`. `None` if the bounds exclude that sum.
 ///
-/// The sum of the shares is a continuous, piecewise linear and nondecreasing function of the fraction, with a kink
-/// where a class meets one of its bounds. Walking over the kinks in order finds the piece that contains `sum`.
+/// The sum of the shares is a continuous, piecewise linear and nondecreasing function of the fraction, with a
+/// kink where a class meets one of its bounds. Walking over the kinks in order finds the piece that contains
+/// `sum`.
 pub(super) fn allocate(sum: f64, classes: &[Class]) -> Option<Allocation> {
     let total = |of: fn(&Class) -> f64| classes.iter().map(of).sum::<f64>();
     let (least, most) = (total(|c| c.lower), total(|c| c.upper));

@@ -1,6 +1,7 @@
 use super::*;
 
-/// The default levels: exempt, catch-all, global-default, leader-election, node-high, system, workload-high, workload-low.
+/// The default levels: exempt, catch-all, global-default, leader-election, node-high, system, workload-high,
+/// workload-low.
 fn defaults() -> Vec<Shares> {
     let level = |shares, lendable_percent| Shares {
         shares,

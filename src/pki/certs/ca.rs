@@ -31,7 +31,8 @@ impl CaPool {
     /// Parses a PEM bundle. Blocks of other types are skipped, as Go does.
     ///
     /// # Errors
-    /// Fails on bad PEM, on a certificate that cannot be a trust anchor, and if there is no certificate at all.
+    /// Fails on bad PEM, on a certificate that cannot be a trust anchor, and if there is no certificate at
+    /// all.
     pub fn from_pem(pem: impl Into<Bytes>) -> Result<Self, CertError> {
         let pem = pem.into();
         let mut pool = Self {
@@ -123,7 +124,8 @@ impl DynamicCa {
         self.change(|parts| parts.own = pool);
     }
 
-    /// Replaces the CAs that are trusted besides the bundle itself. Subscribers are notified if the union changes.
+    /// Replaces the CAs that are trusted besides the bundle itself. Subscribers are notified if the union
+    /// changes.
     pub(crate) fn share(&self, others: Vec<CaPool>) {
         self.change(|parts| parts.shared = others);
     }

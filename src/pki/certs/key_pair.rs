@@ -1,5 +1,5 @@
-//! Certificate chains with their private keys: [`KeyPairData`] is a parsed pair, [`DynamicKeyPair`] one that can be
-//! reloaded.
+//! Certificate chains with their private keys: [`KeyPairData`] is a parsed pair, [`DynamicKeyPair`] one that
+//! can be reloaded.
 
 use super::source::{CertError, Reload, Seen, read};
 use crate::x509::pem;
@@ -24,8 +24,8 @@ pub(crate) struct KeyPairData {
     pub cert_pem: Bytes,
     /// Both in rustls form, usable for servers and clients.
     pub certified_key: Arc<CertifiedKey>,
-    /// Names and addresses the certificate is valid for, in lower case: the common name if it is a domain name, then
-    /// the subject alternative names.
+    /// Names and addresses the certificate is valid for, in lower case: the common name if it is a domain
+    /// name, then the subject alternative names.
     pub names: Vec<String>,
     /// Expiry of the leaf certificate.
     pub not_after: SystemTime,

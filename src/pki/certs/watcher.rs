@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// Checks every source each `interval` and never returns; the caller owns the task and aborts it.
 ///
-/// Polls file content instead of using file events: a mounted Secret is replaced behind two levels of symbolic links,
-/// network file systems deliver no events, and re-reading a dozen small files is cheap.
+/// Polls file content instead of using file events: a mounted Secret is replaced behind two levels of
+/// symbolic links, network file systems deliver no events, and re-reading a dozen small files is cheap.
 ///
 /// # Cancel safety
 /// Cancel safe. A check that has already started finishes on its blocking thread.

@@ -16,8 +16,8 @@ pub(crate) struct InvalidValue(pub String);
 
 /// A caller's identity, encoded as headers.
 ///
-/// HTTP/1 connections send names in title case, which matches Go's canonical form, down to the lower-case `%2f` in an
-/// escaped extra key.
+/// HTTP/1 connections send names in title case, which matches Go's canonical form, down to the lower-case
+/// `%2f` in an escaped extra key.
 #[derive(Debug)]
 pub(crate) struct Identity(Vec<(HeaderName, HeaderValue)>);
 
@@ -51,8 +51,8 @@ impl Identity {
 
     /// Removes any identity that the client claims and its credentials, then sets this one.
     pub(crate) fn state(&self, headers: &mut HeaderMap) {
-        // `folds_to_prefix` and `folds_to` also match spellings such as `X_Remote_User`, which some backends treat as
-        // the same header.
+        // `folds_to_prefix` and `folds_to` also match spellings such as `X_Remote_User`, which some backends
+        // treat as the same header.
         remove_all(headers, |name| {
             let name = name.as_str();
             let is_claim = folds_to_prefix(name, X_REMOTE)

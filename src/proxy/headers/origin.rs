@@ -1,8 +1,8 @@
 //! Browser isolation: limits what a backend's response may do in a browser.
 //!
-//! To a browser all backends share one origin, that of the gateway, where the user may also be logged in. Headers that
-//! set state for the origin (cookies, credentials, transport security) are therefore removed, and a backend's page is
-//! sandboxed.
+//! To a browser all backends share one origin, that of the gateway, where the user may also be logged in.
+//! Headers that set state for the origin (cookies, credentials, transport security) are therefore removed,
+//! and a backend's page is sandboxed.
 
 use crate::request::headers::remove_all;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, X_CONTENT_TYPE_OPTIONS};
@@ -10,8 +10,8 @@ use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// Whether a browser applies this response header to the whole origin, or asks the user for credentials because of it.
-/// `name` is lower-case.
+/// Whether a browser applies this response header to the whole origin, or asks the user for credentials
+/// because of it. `name` is lower-case.
 pub(super) fn acts_on_it(name: &str) -> bool {
     // Dispatch on the first letter: this runs for each header of each response.
     let some: &[&str] = match name.as_bytes().first() {
@@ -43,9 +43,9 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     remove_all(headers, |name| acts_on_it(name.as_str()));
 }
 
-/// Confines a response that a browser might render: it runs in an opaque origin without scripts, and its type is not
-/// sniffed. A policy sent by the backend is kept, since browsers enforce all policies. Returns whether the response was
-/// confined.
+/// Confines a response that a browser might render: it runs in an opaque origin without scripts, and its type
+/// is not sniffed. A policy sent by the backend is kept, since browsers enforce all policies. Returns whether
+/// the response was confined.
 pub(crate) fn confine(headers: &mut HeaderMap) -> bool {
     if is_inert(headers) {
         return false;
@@ -55,8 +55,9 @@ pub(crate) fn confine(headers: &mut HeaderMap) -> bool {
     true
 }
 
-/// Whether the response's type is known to be one that browsers do not execute. A missing, repeated or unknown type is
-/// not inert; neither are HTML, XHTML, SVG and any XML, which may contain scripts or stylesheets.
+/// Whether the response's type is known to be one that browsers do not execute. A missing, repeated or
+/// unknown type is not inert; neither are HTML, XHTML, SVG and any XML, which may contain scripts or
+/// stylesheets.
 pub(crate) fn is_inert(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(first), None) = (types.next(), types.next()) else {

@@ -1,4 +1,5 @@
-//! Headers that need special treatment, detected in a single pass over the names. Entry point: [`Special::of`].
+//! Headers that need special treatment, detected in a single pass over the names. Entry point:
+//! [`Special::of`].
 
 use super::{announce_trailers, origin, wants_trailers};
 use crate::request::headers::remove_all;
@@ -124,7 +125,8 @@ impl Special {
         rest
     }
 
-    /// Removes what a backend may not send to clients (hop-by-hop and CORS headers); returns the flags of what is left.
+    /// Removes what a backend may not send to clients (hop-by-hop and CORS headers); returns the flags of
+    /// what is left.
     pub(crate) fn clean_response(self, headers: &mut HeaderMap) -> Self {
         let rest = self.strip_hop_by_hop(headers);
         if rest.cors {
@@ -133,8 +135,8 @@ impl Special {
         rest
     }
 
-    /// Requests gzip from the backend if the client states no preference, as Go's transport does. Returns true if it
-    /// did, and the response must be decompressed.
+    /// Requests gzip from the backend if the client states no preference, as Go's transport does. Returns
+    /// true if it did, and the response must be decompressed.
     pub(crate) fn ask_for_gzip(self, method: &Method, headers: &mut HeaderMap) -> bool {
         if self.form || *method == Method::HEAD {
             return false;

@@ -1,7 +1,7 @@
 //! Refuses backends at the address this gateway itself serves on: each request to one would loop.
 
 use super::Outbound;
-use crate::proxy::dial::{DIAL_TIMEOUT, DialError};
+use crate::proxy::tcp::{DIAL_TIMEOUT, DialError};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use tokio::time::Instant;
 

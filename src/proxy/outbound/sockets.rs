@@ -1,8 +1,8 @@
 //! Access checks for Unix sockets: in which directories they may be, and which user must listen on them.
 
 use super::Outbound;
-use crate::proxy::dial::{self, DialError};
 use crate::proxy::target::Socket;
+use crate::proxy::tcp::{self, DialError};
 use std::path::PathBuf;
 use tokio::net::UnixStream;
 
@@ -13,8 +13,9 @@ impl Outbound {
         self
     }
 
-    /// Connects to a Unix socket below an allowed directory whose listener runs as the expected user. The user is read
-    /// from the connection (`SO_PEERCRED`), so replacing the path in the meantime does not defeat the check.
+    /// Connects to a Unix socket below an allowed directory whose listener runs as the expected user. The
+    /// user is read from the connection (`SO_PEERCRED`), so replacing the path in the meantime does not
+    /// defeat the check.
     ///
     /// # Errors
     /// [`DialError`], in Go's wording.
@@ -23,7 +24,7 @@ impl Outbound {
     /// Cancel safe: dropping the future ends the attempt.
     pub(crate) async fn connect_socket(&self, socket: &Socket) -> Result<UnixStream, DialError> {
         let failed = |why: String| DialError(format!("dial unix {}: {why}", socket.path.display()));
-        let system = |e: std::io::Error| failed(dial::system_error("connect", &e));
+        let system = |e: std::io::Error| failed(tcp::system_error("connect", &e));
         // Resolve symbolic links first: the target, not the link, must be below an allowed directory.
         let place = tokio::fs::canonicalize(&socket.path).await.map_err(system)?;
         let mut open = false;

@@ -1,4 +1,5 @@
-//! Parser of `torana.dev/backend-urls`: hosts reached by TLS and Unix sockets, with weights and failover tiers.
+//! Parser of `torana.dev/backend-urls`: hosts reached by TLS and Unix sockets, with weights and failover
+//! tiers.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use http::Uri;

@@ -1,4 +1,5 @@
-//! References to certificates stored as objects: `secret/<namespace>/<name>` and `configmap/<namespace>/<name>/<key>`.
+//! References to certificates stored as objects: `secret/<namespace>/<name>` and
+//! `configmap/<namespace>/<name>/<key>`.
 
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use std::fmt;

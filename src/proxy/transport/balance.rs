@@ -1,55 +1,21 @@
-//! Power-of-two-choices load balancing over the addresses of one backend, with passive outlier ejection.
+//! Power-of-two-choices load balancing over the addresses of one backend.
 //!
-//! ```text
-//! in use ──3 failures in a row,──► ejected for 1 s ──time is up──► on probation: probed by us (`probation`)
-//!    ▲     or a missed ping           ▲                               │
-//!    │                                └──────── one more failure: twice as long, at most 30 s
-//!    └─────────────────────────────────────────────────────── one success
-//! ```
-//!
-//! Failures during an ejection belong to requests sent before it and do not extend it. An address returns once it has
-//! answered a probe; until then it receives requests only if no other address is usable.
-//!
-//! [`choose`] picks an address, [`Health`] records outcomes. Weighted targets are chosen in `ranked`.
+//! [`choose`] picks an address by the outcomes that `health` records. Weighted targets are chosen in
+//! `weighted`.
 
 use super::exchange::Failure;
 use super::host::{Host, Lease, NoConnection};
 use super::{DialError, Outgoing};
-use crate::sync::Mutex;
 use crate::tasks::Signal;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 
-/// Consecutive failures that eject an address.
-const EJECTION_THRESHOLD: u32 = 3;
-const FIRST_EJECTION: Duration = Duration::from_secs(1);
-const MAX_EJECTION: Duration = Duration::from_secs(30);
 /// How long to wait for a connection when the request could go to another address instead.
 const CHECKOUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Counts the requests in flight to one address.
-#[derive(Default)]
-pub(super) struct InFlight(Arc<AtomicUsize>);
-
-/// One request in flight, until dropped.
-pub(super) struct InFlightGuard(Arc<AtomicUsize>);
-
-/// Passive health of one address.
-pub(super) struct Health {
-    began: OnceLock<Instant>,
-    failures: AtomicU32,
-    /// Ejections since a request last succeeded; each doubles the next ejection.
-    ejections: AtomicU32,
-    /// Milliseconds since `began`, 0 if not ejected. It stays in the past while the address is on probation.
-    ejected_until: AtomicU64,
-    last_failure: Mutex<Option<String>>,
-}
-
-/// Picks the less busy of two random addresses. `not`, and addresses that are ejected or on probation, are used only if
-/// there is no other. A drawn address that is on probation gets a background probe.
+/// Picks the less busy of two random addresses. `not`, and addresses that are ejected or on probation, are
+/// used only if there is no other. A drawn address that is on probation gets a background probe.
 pub(super) fn choose<'a>(
     endpoints: &'a [Arc<str>],
     hosts: &HashMap<Arc<str>, Arc<Host>>,
@@ -80,7 +46,8 @@ pub(super) fn choose<'a>(
     }
 }
 
-/// SplitMix64: spreads consecutive numbers over all 64 bits. Cheaper than a random number, and tests can repeat it.
+/// SplitMix64: spreads consecutive numbers over all 64 bits. Cheaper than a random number, and tests can
+/// repeat it.
 pub(super) fn splitmix64(n: u64) -> u64 {
     let mut z = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -119,145 +86,12 @@ pub(super) fn set_forwarded_host(host: &Host, out: &mut Outgoing) {
     }
 }
 
-// === impl InFlight ===
-
-impl InFlight {
-    pub(super) fn enter(&self) -> InFlightGuard {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        InFlightGuard(self.0.clone())
-    }
-
-    pub(super) fn now(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-// === impl Health ===
-
-impl Default for Health {
-    fn default() -> Self {
-        Self {
-            began: OnceLock::new(),
-            failures: AtomicU32::new(0),
-            ejections: AtomicU32::new(0),
-            ejected_until: AtomicU64::new(0),
-            last_failure: Mutex::default(),
-        }
-    }
-}
-
-impl Health {
-    pub(super) fn succeeded(&self) {
-        // In the common case there is no store, so that the cache line stays shared between threads.
-        if self.failures.load(Ordering::Relaxed) != 0 {
-            self.failures.store(0, Ordering::Relaxed);
-            self.ejections.store(0, Ordering::Relaxed);
-            self.ejected_until.store(0, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn failed(&self, why: &str) {
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if failures >= EJECTION_THRESHOLD && self.is_not_ejected() {
-            self.eject();
-        }
-        *self.last() = Some(why.to_owned());
-    }
-
-    /// Ejects an address that missed a ping at once, regardless of the count of failures.
-    pub(super) fn ping_missed(&self, why: &str) {
-        self.failures.fetch_max(EJECTION_THRESHOLD, Ordering::Relaxed);
-        if self.is_not_ejected() {
-            self.eject();
-        }
-        *self.last() = Some(why.to_owned());
-    }
-
-    fn eject(&self) {
-        let before = self.ejections.fetch_add(1, Ordering::Relaxed);
-        let pause = FIRST_EJECTION * (1 << before.min(5));
-        let until = self.now() + pause.min(MAX_EJECTION);
-        self.ejected_until.store(until.as_millis() as u64, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_not_ejected(&self) -> bool {
-        self.ejected_until.load(Ordering::Relaxed) == 0 || self.ejected_for().is_none()
-    }
-
-    pub(super) fn ejected_for(&self) -> Option<Duration> {
-        let until = Duration::from_millis(self.ejected_until.load(Ordering::Relaxed));
-        until.checked_sub(self.now()).filter(|left| !left.is_zero())
-    }
-
-    /// Its ejection has elapsed, but no request has succeeded since.
-    pub(super) fn is_on_probation(&self) -> bool {
-        self.was_ejected() && self.is_not_ejected()
-    }
-
-    pub(super) fn was_ejected(&self) -> bool {
-        self.ejected_until.load(Ordering::Relaxed) != 0
-    }
-
-    pub(super) fn failures(&self) -> u32 {
-        self.failures.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn last_failure(&self) -> Option<String> {
-        self.last().clone()
-    }
-
-    fn now(&self) -> Duration {
-        self.began.get_or_init(Instant::now).elapsed()
-    }
-
-    fn last(&self) -> crate::sync::MutexGuard<'_, Option<String>> {
-        self.last_failure.lock()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::aggregator::testing::{Backend, Pki, response, transport};
     use http::uri::PathAndQuery;
     use http::{HeaderMap, Method};
-
-    #[tokio::test(start_paused = true)]
-    async fn an_address_is_ejected_after_three_failures_and_then_for_twice_as_long() {
-        let h = Health::default();
-        h.failed("a");
-        h.failed("b");
-        assert!(h.is_not_ejected());
-        h.failed("c");
-        assert!(!h.is_not_ejected());
-        tokio::time::advance(Duration::from_millis(1100)).await;
-        assert!(h.is_not_ejected(), "on probation");
-        h.failed("d");
-        tokio::time::advance(Duration::from_millis(1100)).await;
-        assert!(!h.is_not_ejected(), "twice as long");
-        h.succeeded();
-        assert!(h.is_not_ejected());
-        assert_eq!((h.failures(), h.last_failure().as_deref()), (0, Some("d")));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn failures_of_one_connection_eject_only_once() {
-        let h = Health::default();
-        for _ in 0..300 {
-            h.failed("requests on the connection that died");
-        }
-        assert_eq!(h.ejected_for(), Some(FIRST_EJECTION));
-        tokio::time::advance(Duration::from_millis(1100)).await;
-        h.ping_missed("no answer to a ping");
-        h.failed("a request on that connection");
-        assert_eq!(h.ejected_for(), Some(FIRST_EJECTION * 2));
-    }
 
     #[tokio::test(start_paused = true)]
     async fn requests_of_an_ejected_address_spread_over_the_others() {

@@ -1,12 +1,12 @@
-//! The body of a backend's response, streamed to the client. [`BackendBody`] holds its connection and in-flight guards
-//! and releases them at the end.
+//! The body of a backend's response, streamed to the client. [`BackendBody`] holds its connection and
+//! in-flight guards and releases them at the end.
 
-use super::balance::InFlightGuard;
+use super::health::InFlightGuard;
 use super::host::Host;
 use super::http2::{IncomingBody, Stream};
 use super::replay::ReplayRecord;
 use super::upload::Upload;
-use crate::proxy::dial::system_error;
+use crate::proxy::tcp::system_error;
 use crate::request::Body;
 use crate::request::body::BoxError;
 use bytes::Bytes;
@@ -20,8 +20,8 @@ use std::sync::Weak;
 use std::task::{Context, Poll};
 use tokio::time::{Instant, Sleep};
 
-/// A response body from a backend. Dropping it before its end cancels the request at the backend. `G` is what the caller wants
-/// to be held until then.
+/// A response body from a backend. Dropping it before its end cancels the request at the backend. `G` is what
+/// the caller wants to be held until then.
 pub(crate) struct BackendBody<G = ()> {
     source: Source,
     hold: Hold,
@@ -98,8 +98,8 @@ impl<G: Send + Unpin + 'static> BackendBody<G> {
         self
     }
 
-    /// Type-erases the body. A small response has mostly arrived whole by the time its head is processed; it is then
-    /// returned as a plain buffer without boxing, and its connection and guards are released at once.
+    /// Type-erases the body. A small response has mostly arrived whole by the time its head is processed; it
+    /// is then returned as a plain buffer without boxing, and its connection and guards are released at once.
     pub(crate) fn into_body(mut self) -> Body {
         if self.is_over() {
             return Body::empty();
@@ -180,7 +180,8 @@ impl<G: Send + Unpin + 'static> http_body::Body for BackendBody<G> {
                 Poll::Ready(Some(Err(e)))
             }
             Poll::Pending => {
-                // The deadline is checked only when no data is ready: data that has arrived is delivered even if late.
+                // The deadline is checked only when no data is ready: data that has arrived is delivered even
+                // if late.
                 let Some(deadline) = this.deadline else {
                     return Poll::Pending;
                 };

@@ -1,5 +1,5 @@
-//! Limits of one address: connections, and requests that wait for one. [`ConnectionLimiter`] hands out a guard for
-//! each.
+//! Limits of one address: connections, and requests that wait for one. [`ConnectionLimiter`] hands out a
+//! guard for each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

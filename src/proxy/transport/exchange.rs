@@ -2,18 +2,18 @@
 //!
 //! Entry point: [`exchange`]. The retry loop itself is `Transport::deliver`.
 
+use super::health::InFlightGuard;
 use super::host::{Host, Lease};
+use super::http1::{error_text, root_io};
 use super::replay::ReplayRecord;
-use super::{BackendBody, Outgoing, balance, http2};
-use crate::proxy::{dial, headers};
+use super::{BackendBody, Outgoing, http2};
+use crate::proxy::headers;
 use crate::request::headers::MAX_HEADER_FIELDS;
 use crate::request::{Body, InformationalSender};
 use futures_util::future::Either;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri, header};
 use hyper::client::conn::http1;
-use std::error::Error as StdError;
-use std::io;
 use std::sync::Arc;
 
 /// A failed exchange.
@@ -105,8 +105,8 @@ pub(super) fn is_idempotent(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 
-/// Sends a request. As much as possible is done on the call, so that the returned future does not carry the request.
-/// `upload` records what is sent of its body, if there is one.
+/// Sends a request. As much as possible is done on the call, so that the returned future does not carry the
+/// request. `upload` records what is sent of its body, if there is one.
 pub(super) fn exchange<'t>(
     host: &'t Arc<Host>,
     lease: Lease,
@@ -165,7 +165,7 @@ async fn exchange_http1(
     host: &Arc<Host>,
     (mut sender, reused, upload): (http1::SendRequest<Body>, bool, Option<ReplayRecord>),
     request: Request<Body>,
-    in_flight: balance::InFlightGuard,
+    in_flight: InFlightGuard,
 ) -> Result<Response<BackendBody>, Failure> {
     match sender.try_send_request(request).await {
         Ok(response) if response.headers().len() > MAX_HEADER_FIELDS => Err(Failure::too_many_fields()),
@@ -184,48 +184,11 @@ async fn exchange_http1(
     }
 }
 
-/// A transfer encoding other than chunked. Hyper would read such a body until the connection ends; Go rejects it.
+/// A transfer encoding other than chunked. Hyper would read such a body until the connection ends; Go rejects
+/// it.
 fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
     let mut all = headers.get_all(header::TRANSFER_ENCODING).iter();
     let first = all.next()?;
     let is_chunked = all.next().is_none() && first.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
     (!is_chunked).then(|| String::from_utf8_lossy(first.as_bytes()).into_owned())
-}
-
-fn root_io(e: &hyper::Error) -> Option<&io::Error> {
-    let mut cause = e.source();
-    while let Some(c) = cause {
-        if let Some(io) = c.downcast_ref::<io::Error>() {
-            return Some(io);
-        }
-        cause = c.source();
-    }
-    None
-}
-
-/// The error in Go's wording where Go has an equivalent one.
-pub(super) fn error_text(e: &hyper::Error, reused: bool) -> String {
-    if let Some(io) = root_io(e) {
-        return dial::system_error("read", io);
-    }
-    if e.is_incomplete_message() {
-        return "EOF".into();
-    }
-    if e.is_parse() {
-        return format!("net/http: HTTP/1.x transport connection broken: {e}");
-    }
-    if e.is_canceled() || e.is_closed() {
-        return if reused {
-            "http: server closed idle connection".into()
-        } else {
-            "EOF".into()
-        };
-    }
-    let mut text = e.to_string();
-    let mut cause: Option<&dyn StdError> = e.source();
-    while let Some(c) = cause {
-        text = c.to_string();
-        cause = c.source();
-    }
-    text
 }

@@ -1,20 +1,21 @@
 //! One `host:port`: checking out connections, dialing, and maintenance of the pool.
 //!
-//! Entry points: [`Host::try_stream`] for the common case of a multiplexed connection, [`Host::checkout`] for all
-//! others. `pool` holds the connections, `connection_limits` the limits, `balance` the health.
+//! Entry points: [`Host::try_stream`] for the common case of a multiplexed connection, [`Host::checkout`] for
+//! all others. `pool` holds the connections, `connection_limits` the limits, `health` the outcomes.
 
 mod pool;
 
-use super::balance::{Health, InFlight};
 use super::connection_limits::{self, ConnectionLimiter, ConnectionLimits, ConnectionPermit};
-use super::exchange::error_text;
+use super::health::{Health, InFlight};
+use super::http1::error_text;
 use super::http2::{self, Http2, Keepalive, KeepaliveState, Stream};
-use super::probation::{ProbeRequest, ProbeState};
+use super::probe::{ProbeRequest, ProbeState};
 use super::state::EndpointState;
 use super::{FailureHook, Transport};
-use crate::proxy::dial::{DialError, Dialed, Offer, dial_socket, dial_watched};
+use crate::proxy::dial::{Dialed, Offer, dial_socket, dial_watched};
 use crate::proxy::outbound::Outbound;
 use crate::proxy::target::Socket;
+use crate::proxy::tcp::DialError;
 use crate::proxy::tls::ClientTls;
 use crate::request::Body;
 use crate::sync::{Mutex, MutexGuard};
@@ -36,10 +37,11 @@ use tokio::time::Instant;
 
 /// How often a connection's task prunes idle connections and runs the keepalive.
 const CHECK: Duration = Duration::from_secs(1);
-/// Pause before another address of the same name is dialed, after a dial led to one that is already connected.
+/// Pause before another address of the same name is dialed, after a dial led to one that is already
+/// connected.
 const SPREAD_AGAIN: Duration = Duration::from_secs(30);
-/// How long an HTTP/1.1 connection is kept when its response has ended before the request was sent whole: Go's
-/// `maxWriteWaitBeforeConnReuse` in `net/http/transport.go`.
+/// How long an HTTP/1.1 connection is kept when its response has ended before the request was sent whole:
+/// Go's `maxWriteWaitBeforeConnReuse` in `net/http/transport.go`.
 const UPLOAD_GRACE: Duration = Duration::from_millis(50);
 
 /// Connections to one address, under one TLS configuration.
@@ -166,8 +168,8 @@ impl Host {
         }
     }
 
-    /// Checks out an existing or new connection. Requests that are not `bounded` ignore the limits: probes decide
-    /// whether traffic is routed at all, so traffic must not starve them.
+    /// Checks out an existing or new connection. Requests that are not `bounded` ignore the limits: probes
+    /// decide whether traffic is routed at all, so traffic must not starve them.
     ///
     /// # Cancel safety
     /// Cancel safe. A shared dial goes on for the other requests; a dial for this request alone ends.
@@ -181,8 +183,8 @@ impl Host {
             match self.try_checkout(limits.connections) {
                 Checkout::Stream(stream) => return Ok(Lease::Http2(stream)),
                 Checkout::Idle(mut sender) => {
-                    // Ready at once, or once the end of the previous response is read. An error means that it closed:
-                    // look again.
+                    // Ready at once, or once the end of the previous response is read. An error means that it
+                    // closed: look again.
                     if sender.ready().await.is_ok() {
                         return Ok(Lease::Http1 { sender, reused: true });
                     }
@@ -191,7 +193,8 @@ impl Host {
                     queued = Some(self.limiter.wait(limits.waiting).ok_or(NoConnection::Full)?);
                 }
                 Checkout::DialPermit(open) => {
-                    // Boxed: a handshake's future is about 8 kB, which would enlarge the future of every request.
+                    // Boxed: a handshake's future is about 8 kB, which would enlarge the future of every
+                    // request.
                     let connection = Box::pin(async {
                         let dialed = self.dial().await?;
                         self.adopt(dialed, open, false).await
@@ -246,7 +249,8 @@ impl Host {
 
     fn stream(self: &Arc<Self>, s: &mut Pool, most: usize) -> Option<Stream> {
         let stream = s.free_stream()?;
-        // A name with several addresses gets a connection to each in time, so that requests reach all of them.
+        // A name with several addresses gets a connection to each in time, so that requests reach all of
+        // them.
         if s.wants_to_spread()
             && let Some(open) = self.limiter.open(most)
         {
@@ -277,7 +281,8 @@ impl Host {
         }
     }
 
-    /// Starts a dial in its own task, so that the client that caused it may disconnect without failing the others.
+    /// Starts a dial in its own task, so that the client that caused it may disconnect without failing the
+    /// others.
     fn shared_dial(self: &Arc<Self>, s: &mut Pool, open: ConnectionPermit, spreading: bool) -> Dialing {
         let (tell, dialing) = watch::channel(None);
         s.dialing = Some(dialing.clone());
@@ -312,8 +317,8 @@ impl Host {
         with_connect_timeout(self.connect_timeout, &self.address, dialing).await
     }
 
-    /// Starts HTTP on a new connection: an HTTP/2 connection joins the pool, an HTTP/1.1 one is returned. With
-    /// `spreading`, a connection to an address that already has one is discarded.
+    /// Starts HTTP on a new connection: an HTTP/2 connection joins the pool, an HTTP/1.1 one is returned.
+    /// With `spreading`, a connection to an address that already has one is discarded.
     async fn adopt(
         self: &Arc<Self>,
         dialed: Dialed,
@@ -371,7 +376,8 @@ impl Host {
             tokio::pin!(connection);
             let mut check = tokio::time::interval_at(Instant::now() + CHECK, CHECK);
             loop {
-                // The connection comes first, so that data which has already arrived is still read on shutdown.
+                // The connection comes first, so that data which has already arrived is still read on
+                // shutdown.
                 tokio::select! {
                     biased;
                     ended = &mut connection => {
@@ -423,8 +429,8 @@ impl Host {
         }
     }
 
-    /// Like [`Host::give_back`], for a response that ended before the request was sent whole. If the rest is not sent
-    /// within [`UPLOAD_GRACE`], the connection is not reused and closes after the upload.
+    /// Like [`Host::give_back`], for a response that ended before the request was sent whole. If the rest is
+    /// not sent within [`UPLOAD_GRACE`], the connection is not reused and closes after the upload.
     pub(super) fn give_back_after_upload(self: &Arc<Self>, mut sender: http1::SendRequest<Body>) {
         let host = Arc::downgrade(self);
         self.tasks.spawn_until_stopped("end of an upload", async move {

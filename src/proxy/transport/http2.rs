@@ -1,14 +1,16 @@
-//! HTTP/2 connections to backends, on `h2` directly: hyper's client would add a task and a channel per request.
+//! HTTP/2 connections to backends, on `h2` directly: hyper's client would add a task and a channel per
+//! request.
 //!
 //! Entry points: [`connect`] for a connection, [`Stream::exchange`] for a request on it. [`Keepalive`] is its
-//! keepalive. Which connection a request uses is decided in `host::pool`; request bodies are sent by `upload`.
+//! keepalive. Which connection a request uses is decided in `host::pool`; request bodies are sent by
+//! `upload`.
 
 use super::GOAWAY;
 use super::connection_limits::ConnectionLimiter;
 use super::upload::{self, Upload};
-use crate::proxy::dial;
 use crate::proxy::headers::clean_response;
 use crate::proxy::io::{Connection, ReceiveFlag};
+use crate::proxy::tcp;
 use crate::request::{Body, InformationalSender};
 use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::coalesce::coalesce;
@@ -29,7 +31,8 @@ use tokio::time::Instant;
 
 /// Flow-control window of each stream: a slow client makes us buffer at most this much of its response.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// Large enough for all streams at once, so that responses nobody reads do not block the others on the connection.
+/// Large enough for all streams at once, so that responses nobody reads do not block the others on the
+/// connection.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 /// Streams per connection, even if the backend allows more: as many as the connection window has room for.
 pub(super) const MAX_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize;
@@ -72,7 +75,8 @@ pub(super) enum KeepaliveState {
     Dead,
 }
 
-/// Ticks (of one second) without a byte until a ping is sent, until new requests stop, and until the connection closes.
+/// Ticks (of one second) without a byte until a ping is sent, until new requests stop, and until the
+/// connection closes.
 const PING_AFTER: u32 = 2;
 const RETIRE_AFTER: u32 = PING_AFTER + 2;
 const CLOSE_AFTER: u32 = PING_AFTER + 5;
@@ -96,8 +100,8 @@ pub(super) struct IncomingBody {
     data_ended: bool,
 }
 
-/// Starts HTTP/2 on a connection. Until the backend's SETTINGS arrive, it is assumed to allow `expected` streams. The
-/// returned future drives the connection.
+/// Starts HTTP/2 on a connection. Until the backend's SETTINGS arrive, it is assumed to allow `expected`
+/// streams. The returned future drives the connection.
 pub(super) async fn connect(
     io: Connection,
     expected: usize,
@@ -135,7 +139,7 @@ pub(super) async fn connect(
 /// The error in Go's wording where Go has an equivalent one.
 pub(super) fn error_text(e: &h2::Error) -> String {
     if let Some(io) = e.get_io() {
-        return dial::system_error("read", io);
+        return tcp::system_error("read", io);
     }
     if e.is_go_away() && e.is_remote() && e.reason() == Some(Reason::NO_ERROR) {
         return format!("{GOAWAY}; ErrCode=NO_ERROR");
@@ -151,7 +155,8 @@ impl Http2 {
         self.peer
     }
 
-    /// Fires when the backend has missed a ping. Responses may still arrive, but no new request uses the connection.
+    /// Fires when the backend has missed a ping. Responses may still arrive, but no new request uses the
+    /// connection.
     pub(super) fn ping_missed(&self) -> &Signal {
         &self.ping_missed
     }
@@ -161,8 +166,9 @@ impl Http2 {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// Streams this connection may have; `None` if it accepts no more requests. At least one, even if the backend
-    /// allows none at present: the request then waits on this connection, since a further one would fare no better.
+    /// Streams this connection may have; `None` if it accepts no more requests. At least one, even if the
+    /// backend allows none at present: the request then waits on this connection, since a further one would
+    /// fare no better.
     pub(super) fn most_streams(&self) -> Option<usize> {
         let mut sender = self.sender();
         match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
@@ -200,7 +206,8 @@ impl Http2 {
         match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(e)) => return Err((e, Some(Box::new(request)))),
-            // h2 lets one request per handle wait for a free stream; a fresh handle lets this one queue behind it.
+            // h2 lets one request per handle wait for a free stream; a fresh handle lets this one queue
+            // behind it.
             Poll::Pending => {
                 let fresh = sender.clone();
                 *sender = fresh;
@@ -226,11 +233,11 @@ impl Stream {
         self.connection.ping_missed.clone()
     }
 
-    /// Sends a request and returns the future of the response's head. What cannot be sent of the body at once is
-    /// uploaded by a task of `tasks`, while the response may already arrive.
+    /// Sends a request and returns the future of the response's head. What cannot be sent of the body at once
+    /// is uploaded by a task of `tasks`, while the response may already arrive.
     ///
-    /// The head is sent on the call, not on the first poll: the returned future then need not carry the request and is
-    /// small. Dropping it resets the stream.
+    /// The head is sent on the call, not on the first poll: the returned future then need not carry the
+    /// request and is small. Dropping it resets the stream.
     pub(super) fn exchange<'t>(
         &self,
         mut request: Request<()>,
@@ -278,8 +285,8 @@ impl Stream {
                 Ok((response.map(|stream| IncomingBody::new(stream, length)), upload))
             }
             Err(error) => Err(StreamError {
-                // GOAWAY from the peer ends only streams above its last processed one, so this request was not
-                // processed.
+                // GOAWAY from the peer ends only streams above its last processed one, so this request was
+                // not processed.
                 refused: error.reason() == Some(Reason::REFUSED_STREAM) || (error.is_go_away() && error.is_remote()),
                 unsent: None,
                 error,
@@ -298,7 +305,8 @@ impl Drop for Stream {
     }
 }
 
-/// Sets `Content-Length` as Go's client does: a known length, but no zero for methods that usually have no body.
+/// Sets `Content-Length` as Go's client does: a known length, but no zero for methods that usually have no
+/// body.
 fn announce_length(request: &mut Request<()>, body: &Body) {
     let bare = matches!(
         *request.method(),
@@ -321,8 +329,8 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 // === impl Keepalive ===
 
 impl Keepalive {
-    /// Runs one check; to be called every second. Any byte received counts as a sign of life, since a pong can be stuck
-    /// behind a long response on a slow line.
+    /// Runs one check; to be called every second. Any byte received counts as a sign of life, since a pong
+    /// can be stuck behind a long response on a slow line.
     pub(super) fn tick(&mut self) -> KeepaliveState {
         let Some(pings) = &mut self.pings else {
             return KeepaliveState::Alive;
@@ -359,7 +367,8 @@ impl IncomingBody {
         }
     }
 
-    /// Returns the body if it has arrived whole, in one chunk that matches `Content-Length`, without trailers.
+    /// Returns the body if it has arrived whole, in one chunk that matches `Content-Length`, without
+    /// trailers.
     pub(super) fn take_whole(&mut self) -> Option<Bytes> {
         let announced = self.left?;
         let mut idle = Context::from_waker(Waker::noop());
@@ -413,7 +422,8 @@ impl IncomingBody {
     }
 }
 
-/// A reset with NO_ERROR means that the response is complete although the request was not read whole (RFC 9113, 8.1).
+/// A reset with NO_ERROR means that the response is complete although the request was not read whole (RFC
+/// 9113, 8.1).
 fn early_end(e: h2::Error) -> Option<Result<Frame<Bytes>, h2::Error>> {
     (e.reason() != Some(Reason::NO_ERROR)).then_some(Err(e))
 }

@@ -1,40 +1,24 @@
-//! Recovery of ejected addresses: the gateway probes them out of band, never with client traffic, so no client waits
-//! for an address that still hangs.
+//! Recovery of ejected addresses: the gateway probes them out of band, never with client traffic, so no
+//! client waits for an address that still hangs.
 //!
-//! Entry points: [`Host::probe_if_due`] when a request would have used the address, [`Transport::probe_if_due`] from
-//! the availability check. The states and durations are described in `balance`.
+//! Entry points: [`Host::probe_if_due`] when a request would have used the address,
+//! [`Transport::probe_if_due`] from the availability check. The states and durations are described in
+//! `health`.
 
 use super::host::{Host, NoConnection};
+use super::probe::ProbeRequest;
 use super::{Outgoing, Transport, exchange};
-use crate::proxy::dial::DialError;
-use crate::request::Body;
+use crate::proxy::tcp::DialError;
 use crate::request::body::BoxError;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, Method};
+use http::Method;
 use http_body_util::BodyExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Timeout of a probe: the same as that of the availability check of an APIService.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Upper limit on the size of a probe's response.
 const MAX_RESPONSE: usize = 16 << 20;
-
-/// The probe request: a GET of a path that every backend serves.
-#[derive(Clone, Debug)]
-pub(crate) struct ProbeRequest {
-    pub target: PathAndQuery,
-    /// Headers, without `Host`.
-    pub headers: HeaderMap,
-}
-
-/// Whether a probe of the address is in flight.
-#[derive(Default)]
-pub(super) struct ProbeState(Arc<AtomicBool>);
-
-/// Guard of the probe in flight.
-struct ProbeGuard(Arc<AtomicBool>);
 
 /// Why a probe failed.
 #[derive(Debug, thiserror::Error)]
@@ -52,29 +36,9 @@ enum ProbeError {
     Timeout,
 }
 
-impl Default for ProbeRequest {
-    fn default() -> Self {
-        Self {
-            target: PathAndQuery::from_static("/"),
-            headers: HeaderMap::new(),
-        }
-    }
-}
-
-impl From<ProbeRequest> for Outgoing {
-    fn from(probe_request: ProbeRequest) -> Self {
-        Self {
-            method: Method::GET,
-            target: probe_request.target,
-            headers: probe_request.headers,
-            body: Body::empty(),
-        }
-    }
-}
-
 impl Host {
-    /// Starts a probe in the background if the address is on probation and none is in flight. Called when a request
-    /// would have been sent here, so that unused addresses are not probed.
+    /// Starts a probe in the background if the address is on probation and none is in flight. Called when a
+    /// request would have been sent here, so that unused addresses are not probed.
     pub(super) fn probe_if_due(self: &Arc<Self>) {
         if self.health.is_on_probation() {
             self.spawn_probe();
@@ -117,8 +81,8 @@ impl Host {
 }
 
 impl Transport {
-    /// Probes those of these addresses whose last request failed, unless they are ejected at present. Detects recovery,
-    /// or further failure, also without client traffic.
+    /// Probes those of these addresses whose last request failed, unless they are ejected at present. Detects
+    /// recovery, or further failure, also without client traffic.
     pub(crate) fn probe_if_due(&self, addresses: &[Arc<str>]) {
         let known: Vec<Arc<Host>> = {
             let hosts = self.lock();
@@ -132,24 +96,15 @@ impl Transport {
     }
 }
 
-impl ProbeState {
-    fn begin(&self) -> Option<ProbeGuard> {
-        (!self.0.swap(true, Ordering::Relaxed)).then(|| ProbeGuard(self.0.clone()))
-    }
-}
-
-impl Drop for ProbeGuard {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::aggregator::testing::{Backend, Pki, Still, raw_backend, response, transport};
     use crate::proxy::transport::{SendError, Transport};
-    use std::sync::atomic::AtomicUsize;
+    use crate::request::Body;
+    use http::HeaderMap;
+    use http::uri::PathAndQuery;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use tokio::net::TcpListener;
     use tokio::time::Instant;
 
@@ -176,7 +131,8 @@ mod tests {
         })
     }
 
-    /// Sends ten requests a second for a minute and asserts that each is answered before any (paused) time passes.
+    /// Sends ten requests a second for a minute and asserts that each is answered before any (paused) time
+    /// passes.
     async fn nobody_waits(clock: &Still, t: &Arc<Transport>, all: &[Arc<str>]) {
         for _ in 0..600 {
             let sent = send(t, all, None, Method::GET);

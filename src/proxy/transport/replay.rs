@@ -1,5 +1,5 @@
-//! Replay buffer: a request's head, and its body while small, so that a request which the backend refused unprocessed
-//! can be sent again on another connection.
+//! Replay buffer: a request's head, and its body while small, so that a request which the backend refused
+//! unprocessed can be sent again on another connection.
 //!
 //! Entry points: [`Head::of`] and [`record`]. When a replay is allowed is decided in `exchange`.
 
@@ -17,11 +17,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Bodies larger than this cannot be replayed. The buffer shares the chunks with the connection and copies nothing.
+/// Bodies larger than this cannot be replayed. The buffer shares the chunks with the connection and copies
+/// nothing.
 const MAX_BODY: usize = 64 << 10;
 
-/// A request's head, serialised into one allocation. A clone of the `HeaderMap` would cost one per header, and hardly
-/// any request is ever replayed.
+/// A request's head, serialised into one allocation. A clone of the `HeaderMap` would cost one per header,
+/// and hardly any request is ever replayed.
 pub(super) struct Head {
     method: Method,
     target: PathAndQuery,

@@ -1,10 +1,11 @@
-//! Upstream options of an APIService beyond TLS: explicit target addresses and timeouts, and the [`Transport`] methods
-//! that depend on them.
+//! Upstream options of an APIService beyond TLS: explicit target addresses and timeouts, and the
+//! [`Transport`] methods that depend on them.
 
 use super::{Transport, balance, host, weighted};
-use crate::proxy::dial::{self, DialError, Offer};
+use crate::proxy::dial::{self, Offer};
 use crate::proxy::io::Connection;
 use crate::proxy::target::{Target, Timeouts};
+use crate::proxy::tcp::DialError;
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,8 +44,9 @@ impl Transport {
         &self.options.timeouts
     }
 
-    /// The host name that is sent to the backend at this address: the one of [`Transport::with_host_name`], else the address
-    /// itself, or the configured server name for a Unix socket, whose path should not be disclosed.
+    /// The host name that is sent to the backend at this address: the one of [`Transport::with_host_name`],
+    /// else the address itself, or the configured server name for a Unix socket, whose path should not be
+    /// disclosed.
     pub(crate) fn host_name<'a>(&'a self, address: &'a str) -> &'a str {
         if let Some(name) = &self.host_name {
             return name;

@@ -1,5 +1,6 @@
-//! Choice of an endpoint for an explicit target: weighted power-of-two choice within the active failover tier, which is
-//! the first tier with a healthy address. Entry point: [`choose`]. Unweighted addresses are chosen in `balance`.
+//! Choice of an endpoint for an explicit target: weighted power-of-two choice within the active failover
+//! tier, which is the first tier with a healthy address. Entry point: [`choose`]. Unweighted addresses are
+//! chosen in `balance`.
 
 use super::balance::splitmix64;
 use super::host::Host;
@@ -7,8 +8,8 @@ use crate::proxy::target::Target;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Returns the index of the chosen endpoint. `not`, and endpoints that are ejected or on probation, are used only if
-/// there is no other. Endpoints on probation get a background probe.
+/// Returns the index of the chosen endpoint. `not`, and endpoints that are ejected or on probation, are used
+/// only if there is no other. Endpoints on probation get a background probe.
 pub(super) fn choose(target: &Target, hosts: &HashMap<Arc<str>, Arc<Host>>, counter: u64, not: Option<&str>) -> usize {
     let host = |i: usize| hosts.get(&target.addresses[i]);
     let other = |i: &usize| not != Some(&*target.addresses[*i]);

@@ -1,7 +1,8 @@
-//! [`Flights`]: conversions that wait for somebody else, shared by all who need the same objects. Hundreds of watchers of
+//! [`Flights`]: conversions in progress at another process, shared by all readers of the same objects. Hundreds of watchers of
 //! one event then cost one call of a webhook.
 //!
-//! A conversion goes on while one of those who wait for it does, whoever started it.
+//! A conversion continues as long as at least one reader waits for it, even if the reader that started it is
+//! gone.
 
 use crate::storage::{Entry, Error};
 use crate::sync::{Mutex, MutexGuard};
@@ -14,11 +15,12 @@ use std::sync::Arc;
 pub(super) type Converted = Result<Arc<[Arc<Entry>]>, Error>;
 type Flight = BoxFuture<'static, Converted>;
 
-/// Conversions that are not finished, by the address of each stored entry: while one is, it keeps its entries.
+/// Conversions that are not finished, by the address of each stored entry: while one is, it keeps its
+/// entries.
 #[derive(Default)]
 pub(super) struct Flights(Mutex<HashMap<usize, (WeakShared<Flight>, usize)>>);
 
-/// What a reader waits for.
+/// A conversion that a reader waits for.
 pub(super) struct Boarding {
     /// Conversions of others that contain an entry of this reader: its position, itself, and its index there.
     pub joined: Vec<(usize, Arc<Entry>, Shared<Flight>, usize)>,

@@ -2,11 +2,11 @@
 
 use super::{Conversion, Converting, KindVersion, KindVersions, RenameField, Shape};
 use crate::apimachinery::value::Value;
-use crate::registry::resource::SelectableFields;
+use crate::registry::selectable_fields::SelectableFields;
 use std::sync::Arc;
 
-/// The conversions between the stored and the served version. Both set `apiVersion` and `kind` and return objects in
-/// the normalised shape of their version.
+/// The conversions between the stored and the served version. Both set `apiVersion` and `kind` and return
+/// objects in the normalised shape of their version.
 pub(crate) trait Pair: Send + Sync + 'static {
     /// The `apiVersion` of the stored version.
     fn hub(&self) -> String;
@@ -22,8 +22,8 @@ pub(crate) trait Pair: Send + Sync + 'static {
     fn wire_annotations(&self) -> &'static [&'static str] {
         &[]
     }
-    /// Maps a selectable field of the stored version to the served name; `None` if the served version does not support
-    /// it.
+    /// Maps a selectable field of the stored version to the served name; `None` if the served version does
+    /// not support it.
     fn field_names(&self) -> RenameField {
         |name| Some(name)
     }

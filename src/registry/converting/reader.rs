@@ -22,15 +22,17 @@ const MEMORY_PER_BYTE: usize = 16;
 pub(super) struct Reader {
     kind: Arc<KindVersions>,
     served: usize,
-    /// How the encoding of an object of the served version starts, if it is ours.
+    /// The first bytes of our own encoding of an object in the served version.
     head: Vec<u8>,
     /// The mark of entries whose bytes are known to be what this version serves; `None` if it has no shape.
     mark: Option<u64>,
-    /// Versions from which a conversion changes `apiVersion` only: their marks, and how their encodings start.
+    /// Versions from which a conversion changes `apiVersion` only: their marks, and how their encodings
+    /// start.
     alike: Vec<(u64, Vec<u8>)>,
-    /// What the selectable fields are extracted from.
+    /// The object that the selectable fields are extracted from.
     selected_parts: Mask,
-    /// Distinguishes cached conversions of this reader from those of others, such as a definition's former state.
+    /// Distinguishes cached conversions of this reader from those of others, such as a definition's former
+    /// state.
     id: usize,
     budget: Option<Arc<Budget>>,
     flights: Flights,
@@ -99,8 +101,8 @@ impl Reader {
         }
     }
 
-    /// Evaluates a selector of the served version on a served entry. Entries served as they are stored do not carry the
-    /// fields, which are then extracted from their bytes.
+    /// Evaluates a selector of the served version on a served entry. Entries served as they are stored do not
+    /// carry the fields, which are then extracted from their bytes.
     pub(crate) fn selects(&self, test: &dyn Select, served: &Entry) -> bool {
         let Some(fields) = self.version().fields.as_ref().filter(|_| test.reads_fields()) else {
             return test.matches(served);
@@ -127,8 +129,8 @@ impl Reader {
         Ok(entries.pop().expect("it keeps the number of entries"))
     }
 
-    /// Replaces stored entries by served ones. Conversions are cached with the stored entries as far as the budget
-    /// permits, so that later readers share them.
+    /// Replaces stored entries by served ones. Conversions are cached with the stored entries as far as the
+    /// budget permits, so that later readers share them.
     ///
     /// # Cancel safety
     /// Cancel safe: gives the conversion up.
@@ -205,7 +207,8 @@ impl Reader {
         let decoded = stage(size, move || reader.decode(todo)).await??;
         let mut served = decoded.served;
         if !decoded.waiting.is_empty() {
-            // The webhook is awaited between two jobs, so that a slow one occupies nothing of the compute pool.
+            // The webhook is awaited between two jobs, so that a slow one occupies nothing of the compute
+            // pool.
             let objects = match decoded.converting {
                 Converting::Done(objects) => objects?,
                 Converting::Pending(objects) => objects.await?,
@@ -216,8 +219,8 @@ impl Reader {
         Ok(served)
     }
 
-    /// The entry with another `apiVersion`, without decoding it: for versions with equal schemas, between which nothing
-    /// else changes.
+    /// The entry with another `apiVersion`, without decoding it: for versions with equal schemas, between
+    /// which nothing else changes.
     fn respelled(&self, stored: &Arc<Entry>) -> Option<Arc<Entry>> {
         let (_, head) = self.alike.iter().find(|(mark, _)| stored.shape.is(*mark))?;
         if !stored.json.starts_with(head) {
@@ -320,12 +323,12 @@ impl Reader {
     }
 }
 
-/// How our encoding of an object of this version starts.
+/// The first bytes of our encoding of an object in this version.
 fn head(version: &KindVersion) -> Vec<u8> {
     format!("{{\"apiVersion\":\"{}\",", version.api_version).into_bytes()
 }
 
-/// What an entry is marked with whose bytes are in this version and its shape.
+/// The mark of an entry whose bytes have this version and its shape.
 fn mark(version: &KindVersion) -> Option<u64> {
     let fingerprint = version.shape.as_ref()?.fingerprint();
     let mut hasher = DefaultHasher::new();
@@ -349,6 +352,7 @@ async fn stage<T: Send + 'static>(size: usize, work: impl FnOnce() -> T + Send +
     }
     let memory = size.saturating_mul(MEMORY_PER_BYTE).min(MEMORY);
     let done = compute::offload(memory, async move { work() }).await;
-    // The pool is overloaded or the conversion took too long: report storage as not ready, so that the client retries.
+    // The pool is overloaded or the conversion took too long: report storage as not ready, so that the client
+    // retries.
     done.map_err(|_| Error::NotReady(1))
 }

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 /// A predicate, and where it is evaluated.
 pub(super) struct Selection {
-    /// What the storage below evaluates. Never rejects an entry that is selected.
+    /// The part of the selector that the storage below evaluates. It never rejects a selected entry.
     pub before: Predicate,
-    /// What remains to be tested after conversion.
+    /// The part that is evaluated after conversion.
     pub after: Option<Arc<dyn Select>>,
 }
 

@@ -1,5 +1,5 @@
-//! The strategy of a served version that is stored as another: its own defaults, everything else from the hub's
-//! strategy.
+//! The strategy of a served version that is stored as another: its own defaults, everything else from the
+//! hub's strategy.
 
 use super::Pair;
 use crate::apimachinery::field::ErrorList;
@@ -58,8 +58,8 @@ impl RestStrategy for ThroughHub {
         }
     }
 
-    /// Round-trips the object through the hub, so that fields the hub cannot represent are dropped as they would be
-    /// on storage.
+    /// Round-trips the object through the hub, so that fields the hub cannot represent are dropped as they
+    /// would be on storage.
     fn default(&self, object: &mut Value) {
         (self.default)(object);
         self.through(object, |_| ());

@@ -24,9 +24,10 @@ const BATCH_BYTES: usize = 256 << 10;
 pub(super) struct ConvertingWatch {
     inner: Box<dyn Watch>,
     reader: Arc<Reader>,
-    /// What is tested after conversion.
+    /// The part of the selector that is evaluated after conversion.
     test: Option<Arc<dyn Select>>,
-    /// The pool of the request. The stream is polled after its handler has returned, when there is no current one.
+    /// The pool of the request. The stream is polled after its handler has returned, when there is no current
+    /// one.
     pool: Option<Current>,
     converting: Option<BoxFuture<'static, VecDeque<WatchItem>>>,
     converted: VecDeque<WatchItem>,
@@ -97,7 +98,8 @@ fn after_conversion(reader: &Arc<Reader>, test: &Arc<dyn Select>) -> Predicate {
 fn immediate(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, item: WatchItem) -> Result<WatchItem, WatchItem> {
     match item {
         WatchItem::Initial(entry) => {
-            // An entry may have passed the test before conversion only because it was not known to be served as stored.
+            // An entry may have passed the test before conversion only because it was not known to be served
+            // as stored.
             let selected = |served: &Arc<Entry>| match test {
                 None => true,
                 Some(test) => Arc::ptr_eq(served, &entry) && reader.selects(&**test, served),
@@ -191,8 +193,8 @@ async fn convert_together(
                 }
             }
             (WatchItem::Change(t, event), None) => {
-                // An event is an addition for one watcher and a modification for another, by their selectors. The key
-                // names the type, so that the converted event is shared by those that agree.
+                // An event is an addition for one watcher and a modification for another, by their selectors.
+                // The key names the type, so that the converted event is shared by those that agree.
                 let entry = next();
                 let make = || Event::new(entry, None, *t == EventType::Deleted);
                 let event = event.encodings.event(reader.budget(), reader.key(Some(*t)), make);
@@ -233,7 +235,7 @@ impl Watch for ConvertingWatch {
     }
 
     fn try_next(&mut self) -> Option<WatchItem> {
-        // What is still pending is polled again, with the task's waker, by the next `poll_next`.
+        // Pending conversions are polled again, with the task's waker, by the next `poll_next`.
         let mut cx = Context::from_waker(Waker::noop());
         loop {
             match self.poll_converted(&mut cx) {

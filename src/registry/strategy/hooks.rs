@@ -1,4 +1,4 @@
-//! What few kinds need: [`SideEffects`] of writes and a [`DeleteStrategy`].
+//! Optional parts of a strategy, which few kinds have: [`SideEffects`] of writes, and a [`DeleteStrategy`].
 //!
 //! No method has a default, so that a strategy that wraps another one cannot forget to forward one.
 
@@ -7,7 +7,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// How a write that was begun ended.
+/// The outcome of a write that was begun.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
     /// The create is durable.
@@ -17,16 +17,18 @@ pub enum Outcome<'a> {
         /// The object before it.
         old: &'a Value,
     },
-    /// The write did not take effect, because it was rejected, lost a conflict, changed nothing or was a dry run.
+    /// The write did not take effect, because it was rejected, lost a conflict, changed nothing or was a dry
+    /// run.
     Abandoned {
         /// The stored object; `None` for a create.
         old: Option<&'a Value>,
     },
-    /// The object has been removed. Also follows the `Updated` of an update that removed what held the object.
+    /// The object has been removed. Also follows the `Updated` of an update that removed what held the
+    /// object.
     Deleted,
 }
 
-/// What a write does besides changing its object: it allocates from pools that all objects share, or checks the
+/// Side effects of a write: it allocates from pools that all objects share, or checks the
 /// caller's permissions.
 #[async_trait]
 pub trait SideEffects: Send + Sync {
@@ -36,12 +38,12 @@ pub trait SideEffects: Send + Sync {
     /// The Status to reject the write with.
     async fn begin(&self, cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()>;
 
-    /// Runs at the end of each write whose [`begin`](Self::begin) succeeded, and after each removal. Releases what an
-    /// abandoned write has allocated, and what the object no longer needs.
+    /// Runs at the end of each write whose [`begin`](Self::begin) succeeded, and after each removal. Releases
+    /// what an abandoned write has allocated, and what the object no longer needs.
     async fn end(&self, cx: &Context, object: &Value, outcome: Outcome<'_>);
 }
 
-/// What deletes do besides removing the object (upstream: `rest.RESTDeleteStrategy` and
+/// Rules for deletes (upstream: `rest.RESTDeleteStrategy` and
 /// `rest.RESTGracefulDeleteStrategy`).
 pub trait DeleteStrategy: Send + Sync {
     /// Rejects deletes of protected objects, such as the `default` namespace.
@@ -50,11 +52,13 @@ pub trait DeleteStrategy: Send + Sync {
     /// 403 or 409 with upstream's message.
     fn check(&self, object: &Value) -> Result<()>;
 
-    /// True if something other than `metadata.finalizers` holds a deleted object (`spec.finalizers` of a namespace).
-    /// Such an object is only marked, and is removed by the update after which this returns false.
+    /// True if something other than `metadata.finalizers` holds a deleted object (`spec.finalizers` of a
+    /// namespace). Such an object is only marked, and is removed by the update after which this returns
+    /// false.
     fn holds(&self, object: &Value) -> bool;
 
-    /// The grace period in seconds, given the requested one; `None` for kinds without graceful deletion (all but pods).
+    /// The grace period in seconds, given the requested one; `None` for kinds without graceful deletion (all
+    /// but pods).
     fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64>;
 
     /// Adds the kind's own marks when a delete marks the object because of finalizers or grace, such as the

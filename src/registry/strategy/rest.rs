@@ -1,8 +1,8 @@
 //! [`RestStrategy`]: a strategy as the registry and the verbs call it.
 //!
-//! A kind implements [`Strategy`] instead, which has a default for everything, and becomes a `RestStrategy` by the
-//! blanket implementation below. A strategy that wraps another one implements this trait: no method has a default, so
-//! a wrapper that does not forward one does not compile.
+//! A kind implements [`Strategy`] instead, which has a default for everything, and becomes a `RestStrategy`
+//! by the blanket implementation below. A strategy that wraps another one implements this trait: no method
+//! has a default, so a wrapper that does not forward one does not compile.
 
 use super::{DeleteStrategy, Rules, SideEffects, Strategy};
 use crate::apimachinery::field::ErrorList;
@@ -46,9 +46,9 @@ pub(crate) trait RestStrategy: Send + Sync + 'static {
     fn warnings(&self, object: &Value, change: Change<'_>) -> Vec<String>;
     /// The paths that writers of the main resource, or of `subresource`, never own.
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str];
-    /// What a write does besides changing the object.
+    /// Side effects of writes.
     fn effects(&self) -> Option<&dyn SideEffects>;
-    /// What deletes do besides removing the object.
+    /// Rules for deletes.
     fn deletion(&self) -> Option<&dyn DeleteStrategy>;
 }
 

@@ -1,11 +1,11 @@
 //! The constants of a kind: [`Rules`] from its strategy, [`MetaChecks`] from its row.
 
-/// What a kind's strategy states as data.
+/// The part of a kind's strategy that is data.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// The check of object names.
     pub names: NameRule,
-    /// What happens to dependents if a delete specifies no propagation policy.
+    /// Propagation policy of deletes that specify none.
     pub garbage_collection: GarbageCollection,
     /// A warning for deletes that specify no propagation policy (Jobs, which orphan their pods).
     pub missing_propagation_warning: Option<&'static str>,

@@ -1,5 +1,5 @@
-//! Response bodies whose frames are produced on the compute pool ([`Body::computed`]), so that encoding a large list
-//! does not block an I/O worker.
+//! Response bodies whose frames are produced on the compute pool ([`Body::computed`]), so that encoding a
+//! large list does not block an I/O worker.
 
 use super::{Body, BoxError, Inner};
 use crate::tasks::compute::{self, Error};
@@ -13,9 +13,9 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
 
 impl Body {
-    /// Moves the production of a streaming body onto the current compute pool. The job starts with the first poll,
-    /// stays one frame ahead of the reader, and is cancelled when the body is dropped. Bodies in memory, and bodies
-    /// created outside of a pool's scope, are returned unchanged.
+    /// Moves the production of a streaming body onto the current compute pool. The job starts with the first
+    /// poll, stays one frame ahead of the reader, and is cancelled when the body is dropped. Bodies in
+    /// memory, and bodies created outside of a pool's scope, are returned unchanged.
     pub fn computed(self) -> Self {
         let current = match &self.0 {
             Inner::Empty | Inner::Full(_) | Inner::Failed(_) => None,
@@ -26,8 +26,8 @@ impl Body {
         let (out, frames) = mpsc::channel(1);
         let caller = current.clone();
         let work = async move {
-            // Reserve first: a frame is computed only when the reader has room for it, and the caller has read enough of its
-            // other responses.
+            // Reserve first: a frame is computed only when the reader has room for it, and the caller has
+            // read enough of its other responses.
             while let Ok(room) = out.reserve().await {
                 if caller.room_for_response().await.is_err() {
                     room.send(Err("the caller has too many unread responses".into()));

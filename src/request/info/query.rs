@@ -3,8 +3,8 @@
 use crate::request::percent;
 use std::borrow::Cow;
 
-/// The decoded pairs of a raw query in order, as Go's `url.ParseQuery` yields them: pairs with `;` or an invalid escape
-/// are dropped, `+` is a space, and a key without `=` has an empty value.
+/// The decoded pairs of a raw query in order, as Go's `url.ParseQuery` yields them: pairs with `;` or an
+/// invalid escape are dropped, `+` is a space, and a key without `=` has an empty value.
 pub(crate) fn pairs(raw: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     raw.split('&').filter_map(|pair| {
         if pair.is_empty() || pair.contains(';') {
@@ -25,8 +25,8 @@ pub(crate) fn decode_path(raw: &str) -> Option<Cow<'_, str>> {
     percent::decode(raw).map(text)
 }
 
-/// The segments between slashes, including empty ones at either end. Equivalent to `str::split('/')` but faster on
-/// short paths, where the setup of its substring search dominates.
+/// The segments between slashes, including empty ones at either end. Equivalent to `str::split('/')` but
+/// faster on short paths, where the setup of its substring search dominates.
 pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(path);
     std::iter::from_fn(move || {

@@ -34,7 +34,8 @@ impl RequestInfo {
         let path = query::decode_path(uri.path()).ok_or(ResolveError::BadEscape)?;
         let raw_query = uri.query().unwrap_or("");
         let mut info = Self::default();
-        // Like upstream, the legacy `/watch/` and `/proxy/` prefixes fix the verb and ignore the query altogether.
+        // Like upstream, the legacy `/watch/` and `/proxy/` prefixes fix the verb and ignore the query
+        // altogether.
         let resource = info.read_path(method, &path)?;
         info.path = path.into();
         if resource == Some(PathVerb::FromMethod) {
@@ -84,8 +85,9 @@ impl RequestInfo {
         Ok(Some(how))
     }
 
-    /// Splits the segments into namespace, resource, name and subresource. `namespaces/<ns>` is a prefix, except where
-    /// the namespace itself is the object: at the end of the path, or before its subresources `status` and `finalize`.
+    /// Splits the segments into namespace, resource, name and subresource. `namespaces/<ns>` is a prefix,
+    /// except where the namespace itself is the object: at the end of the path, or before its subresources
+    /// `status` and `finalize`.
     fn read_parts<'a>(&mut self, head: Option<&'a str>, mut rest: impl Iterator<Item = &'a str>) {
         let Some(first) = head else { return };
         let mut parts = Vec::with_capacity(3);
@@ -121,7 +123,8 @@ impl RequestInfo {
             return;
         }
         if collection_read {
-            // Upstream decodes ListOptions as a whole. If a number does not parse, only `watch` still takes effect.
+            // Upstream decodes ListOptions as a whole. If a number does not parse, only `watch` still takes
+            // effect.
             let mut decodable = true;
             let (mut watch, mut limit, mut timeout, mut field) = (None, None, None, None);
             for (key, value) in query::pairs(raw) {

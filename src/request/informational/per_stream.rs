@@ -9,7 +9,8 @@ use crate::sync::{Mutex, MutexGuard};
 /// Maximum number of bytes queued on a connection; further informational responses are dropped.
 const MAX_QUEUED_BYTES: usize = 64 << 10;
 
-/// Queue of informational responses of one HTTP/2 connection, keyed by stream id. Stored in its `ConnectionCache`.
+/// Queue of informational responses of one HTTP/2 connection, keyed by stream id. Stored in its
+/// `ConnectionCache`.
 #[derive(Debug)]
 pub(crate) struct H2InformationalQueue {
     waiting: Mutex<Waiting>,
@@ -79,7 +80,8 @@ impl H2InformationalQueue {
     }
 }
 
-/// Size of a header list as HTTP/2 counts it: each field costs its length plus 32 bytes (RFC 9113, section 6.5.2).
+/// Size of a header list as HTTP/2 counts it: each field costs its length plus 32 bytes (RFC 9113, section
+/// 6.5.2).
 pub(crate) fn size(headers: &HeaderMap) -> usize {
     const EACH: usize = 32;
     let fields = headers

@@ -21,8 +21,8 @@ pub(super) fn date(s: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// A date, `T`, and a time with a zone. As upstream, the text is read in lower case and split at each `t`, so that what
-/// follows a second one is of no importance, and the fraction may follow any character.
+/// A date, `T`, and a time with a zone. As upstream, the text is read in lower case and split at each `t`, so
+/// that what follows a second one is of no importance, and the fraction may follow any character.
 pub(super) fn date_time(s: &str) -> bool {
     let lower = s.to_lowercase();
     let mut parts = lower.split('t');

@@ -92,7 +92,8 @@ pub(super) fn email(s: &str) -> bool {
     })
 }
 
-/// A single label, or labels and a top-level domain of letters. Letters and symbols of any script are allowed.
+/// A single label, or labels and a top-level domain of letters. Letters and symbols of any script are
+/// allowed.
 pub(super) fn hostname(s: &str) -> bool {
     let letter =
         |c: char| c.is_alphabetic() || !c.is_ascii() && !c.is_alphanumeric() && !c.is_whitespace() && !c.is_control();

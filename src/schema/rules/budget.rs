@@ -1,5 +1,5 @@
-//! The rules of a definition: whether they compile, may read the old value, and what they cost at most (upstream's
-//! `ValidateCustomResourceDefinitionOpenAPISchema`). The entry point is [`check`].
+//! The rules of a definition: whether they compile, may read the old value, and what they cost at most
+//! (upstream's `ValidateCustomResourceDefinitionOpenAPISchema`). The entry point is [`check`].
 
 use super::declare::declare;
 use super::programs::Compiled;
@@ -13,11 +13,12 @@ use crate::schema::{Additional, ListKind, Node, Type};
 const PER_EXPRESSION: u64 = 10_000_000;
 /// The most that all rules of a schema may cost.
 const PER_SCHEMA: u64 = 100_000_000;
-/// How many rules an error about the total names.
+/// Number of rules that an error about the total cost names.
 const NAMED: usize = 4;
 
-/// The errors of the rules in a schema at `path`, whose programs are [prepared](super::programs::prepare). Rules of a
-/// schema that has one of `errors`, at any depth, are not checked. `each` is true if the limit for each rule is enforced.
+/// The errors of the rules in a schema at `path`, whose programs are [prepared](super::programs::prepare).
+/// Rules of a schema that has one of `errors`, at any depth, are not checked. `each` is true if the limit for
+/// each rule is enforced.
 pub(in crate::schema) fn check(root: &Node, path: &FieldPath, errors: &ErrorList, each: bool) -> ErrorList {
     let mut checker = Checker {
         base: path,
@@ -55,8 +56,8 @@ struct Checker<'c> {
 }
 
 impl Checker<'_> {
-    /// `count` is how many values of the schema an object has at most, if the schemas around it tell. `list` is the
-    /// outermost list around it whose items cannot be correlated.
+    /// `count` is how many values of the schema an object has at most, if the schemas around it tell. `list`
+    /// is the outermost list around it whose items cannot be correlated.
     fn node(&mut self, node: &Node, at: &At<'_>, count: Option<u64>, list: Option<&FieldPath>) {
         if !node.has_rules {
             return;
@@ -89,7 +90,7 @@ impl Checker<'_> {
             let rest = field.strip_prefix(own.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        // Of a full list nobody knows where the rest belongs.
+        // If the list of rules is full, further ones cannot be attributed.
         if self.wrong.iter().any(|field| field.is_empty() || is_below(field)) {
             return;
         }
@@ -160,7 +161,7 @@ impl Checker<'_> {
     }
 }
 
-/// How many parts a value has at most: `None` without a limit.
+/// Maximum number of elements of a value; `None` without a limit.
 fn multiplicity(node: &Node) -> Option<u64> {
     let checks = node.checks.as_deref();
     match (node.ty, &node.additional) {

@@ -1,5 +1,5 @@
-//! Whether the failure of a rule is ratcheted: its value, or the nearest around it that an update can be compared with, is
-//! what it was before.
+//! Whether the failure of a rule is ratcheted: its value, or the nearest around it that an update can be
+//! compared with, is what it was before.
 
 use crate::apimachinery::value::Value;
 use crate::schema::Node;

@@ -1,4 +1,4 @@
-//! What expressions know about a value: the types and sizes in its schema (upstream's
+//! Declares values to expressions: the types and sizes in their schemas (upstream's
 //! `k8s.io/apiserver/pkg/cel/common/schemas.go`). Estimates of cost depend on the sizes.
 
 use crate::apimachinery::value::{Str, Value};
@@ -21,13 +21,14 @@ pub(super) struct Declared {
 }
 
 impl Declared {
-    /// How many such values a request has at most.
+    /// Maximum number of such values in a request.
     pub(super) fn max_count(&self) -> u64 {
         MAX_REQUEST / (self.min + 1)
     }
 }
 
-/// Declares the values of a schema; `None` if expressions cannot know them. `root` is true for objects with metadata.
+/// Declares the values of a schema; `None` if expressions cannot know them. `root` is true for objects with
+/// metadata.
 pub(super) fn declare(node: &Node, root: bool) -> Option<Declared> {
     checkpoint();
     let mut declared = match node.ty {
@@ -48,7 +49,7 @@ pub(super) fn declare(node: &Node, root: bool) -> Option<Declared> {
     Some(declared)
 }
 
-/// What expressions know about a property of a declared object.
+/// The declaration of a property of an object.
 pub(super) fn property(of: &Schema, name: &str) -> Option<Schema> {
     match &of.ty {
         cel::Type::Object(of) => of.field(&escape(name)?).map(|f| f.schema.clone()),
@@ -149,8 +150,8 @@ fn field(key: &str, schema: Schema) -> Option<Field> {
     })
 }
 
-/// True if a schema declares all that expressions may read of an object's type and metadata. Otherwise they see exactly
-/// that, whatever the schema says.
+/// True if a schema declares all that expressions may read of an object's type and metadata. Otherwise they
+/// see exactly that, whatever the schema says.
 fn has_type_and_name(node: &Node) -> bool {
     let is = |node: &Node, name: &str, ty: Type| node.property(name).is_some_and(|p| p.ty == Some(ty));
     let metadata = node.property("metadata").filter(|m| m.ty == Some(Type::Object));

@@ -1,5 +1,5 @@
-//! Evaluates the rules of an object, in upstream's order: a value before its parts, map entries in the order of their
-//! keys. Nulls have no rules. What rules may cost is limited for each expression and for the object.
+//! Evaluates the rules of an object, in upstream's order: a value before its parts, map entries in the order
+//! of their keys. Nulls have no rules. The cost of rules is limited per expression and per object.
 
 use super::correlation::{Correlation, Pair};
 use super::programs::{Compiled, OLD_SELF, Programs, SELF};
@@ -23,7 +23,7 @@ const MAX_MESSAGE: usize = 5 * 1024;
 /// Unlike errors, of which a response has at most 100, warnings have no limit of their own.
 const MAX_WARNINGS: usize = 100;
 
-/// What the rules say about an object.
+/// The result of an object's rules.
 #[derive(Default)]
 pub(in crate::schema) struct Verdict {
     /// The failures.
@@ -32,8 +32,9 @@ pub(in crate::schema) struct Verdict {
     pub(in crate::schema) warnings: Vec<String>,
 }
 
-/// Evaluates the rules at and below `node`, whose programs are [prepared](super::programs::prepare), for the value at
-/// `base`. With `ratchet`, failures of unchanged values are warnings, unless the rule reads the old value.
+/// Evaluates the rules at and below `node`, whose programs are [prepared](super::programs::prepare), for the
+/// value at `base`. With `ratchet`, failures of unchanged values are warnings, unless the rule reads the old
+/// value.
 pub(in crate::schema) fn run(node: &Node, v: &Value, old: Option<&Value>, base: &FieldPath, ratchet: bool) -> Verdict {
     let mut evaluation = Evaluation {
         base,
@@ -196,8 +197,8 @@ impl Evaluation<'_> {
             }
             Err(e) => {
                 let text = e.to_string();
-                // Only values whose type is known at run time only (int-or-string) have this error, which says nothing
-                // about its place.
+                // Only values whose type is known at run time only (int-or-string) have this error, which
+                // says nothing about its place.
                 self.fail(
                     site,
                     if text.starts_with("no such overload") {

@@ -12,7 +12,7 @@ pub(super) const OLD_SELF: &str = "oldSelf";
 /// The programs of the rules of a schema.
 #[derive(Debug)]
 pub(super) struct Programs {
-    /// What the rules know about the value.
+    /// The declaration of the value.
     pub(super) schema: Schema,
     /// One for each rule.
     pub(super) list: Box<[Compiled]>,
@@ -54,8 +54,8 @@ pub(in crate::schema) fn prepare(root: &Node) {
     walk(root, true, None);
 }
 
-/// `known` is what an enclosing schema with rules has declared about the values of this one, so that each type is
-/// declared once.
+/// `known` is what an enclosing schema with rules has declared about the values of this one, so that each
+/// type is declared once.
 fn walk(node: &Node, root: bool, known: Option<Schema>) {
     if !node.has_rules {
         return;

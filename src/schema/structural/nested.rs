@@ -1,4 +1,5 @@
-//! Schemas within `allOf`, `anyOf`, `oneOf` and `not`: they may only restrict values, not describe their structure.
+//! Schemas within `allOf`, `anyOf`, `oneOf` and `not`: they may only restrict values, not describe their
+//! structure.
 
 use super::{Checker, flag, is_int_or_string, is_set};
 use crate::apimachinery::field::FieldError;

@@ -1,5 +1,5 @@
-//! `multipleOf`, `minimum`, `maximum` and the ranges of numeric formats. For integer values the constraints are truncated
-//! to integers, as upstream.
+//! `multipleOf`, `minimum`, `maximum` and the ranges of numeric formats. For integer values the constraints
+//! are truncated to integers, as upstream.
 
 use super::{Named, Outcome, Validator};
 use crate::apimachinery::field::FieldError;
@@ -7,7 +7,8 @@ use crate::apimachinery::value::Value;
 use crate::schema::path::At;
 use crate::schema::{Bound, Checks, Node, Type};
 
-/// True for floats that upstream accepts as integers: whole ones of up to 53 bits, with a relative error of 1e-9.
+/// True for floats that upstream accepts as integers: whole ones of up to 53 bits, with a relative error of
+/// 1e-9.
 pub(super) fn is_json_integer(f: f64) -> bool {
     const LARGEST: f64 = 9_007_199_254_740_991.0;
     if f.abs() > LARGEST {
@@ -58,7 +59,8 @@ impl Range<'_> {
                     "int32" => (i64::from(i32::MIN), i64::from(i32::MAX)),
                     _ => (i64::MIN, i64::MAX),
                 };
-                // A float above the largest i64 saturates to it, so the upper end needs a comparison of floats.
+                // A float above the largest i64 saturates to it, so the upper end needs a comparison of
+                // floats.
                 let whole = |f: f64| {
                     f.fract() == 0.0 && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&f)
                 };

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 pin_project! {
-    /// A future that amends the inner future's response in place. Nested `map` combinators would move the response once
-    /// per filter; nesting these moves it once.
+    /// A future that amends the inner future's response in place. Nested `map` combinators would move the
+    /// response once per filter; nesting these moves it once.
     pub struct Amended<Inside, Amend> {
         #[pin]
         inside: Inside,

@@ -1,9 +1,9 @@
 //! The audit filter: records requests according to the audit policy (upstream's
 //! `k8s.io/apiserver/pkg/endpoints/filters/audit.go`).
 //!
-//! It is inside authentication, and outside everything that may reject an authenticated caller, so that rejections by
-//! impersonation, flow control and authorization are recorded too. Filters that reject a request further out report it
-//! to `refused`.
+//! It is inside authentication, and outside everything that may reject an authenticated caller, so that
+//! rejections by impersonation, flow control and authorization are recorded too. Filters that reject a
+//! request further out report it to `refused`.
 
 mod body;
 mod record;
@@ -103,7 +103,8 @@ impl<F: Filter> Auditing<F> {
             return respond::internal_error_text(req.uri(), "failed to store audit event");
         }
         RequestContext::of_mut(&mut req).audit = Some(record.trail.clone());
-        // Records the last event when dropped: if the client disconnects or the deadline passes, no code below runs.
+        // Records the last event when dropped: if the client disconnects or the deadline passes, no code
+        // below runs.
         let completion = Arc::new(CompletionGuard::new(record.clone()));
         if req.headers().contains_key(UPGRADE) {
             RequestContext::of_mut(&mut req).until_upgrade_ends = Some(UntilUpgradeEnds(completion.clone()));
@@ -126,8 +127,8 @@ impl<F: Filter> Auditing<F> {
             let started = record.submit(Stage::ResponseStarted, Some(status.clone()), None);
             started.wait().await;
         }
-        // The task that relays an upgraded connection holds `completion` through the request context. If there is none,
-        // the event is recorded when `completion` is dropped here.
+        // The task that relays an upgraded connection holds `completion` through the request context. If
+        // there is none, the event is recorded when `completion` is dropped here.
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return response;
         }

@@ -1,5 +1,5 @@
-//! Assigns each request an audit id, the client's or a new one, and returns it in the `Audit-ID` header (upstream's
-//! `k8s.io/apiserver/pkg/endpoints/filters/audit_init.go`).
+//! Assigns each request an audit id, the client's or a new one, and returns it in the `Audit-ID` header
+//! (upstream's `k8s.io/apiserver/pkg/endpoints/filters/audit_init.go`).
 
 use super::amend::amended;
 use crate::request::{AuditId, Request, RequestContext, Response};
@@ -16,8 +16,8 @@ pub(crate) struct AuditInit<F> {
     ids: Ids,
 }
 
-/// Generator of version 4 UUIDs. They must be unique but need not be secret, so they are a keyed hash of a counter,
-/// which needs no system call per request.
+/// Generator of version 4 UUIDs. They must be unique but need not be secret, so they are a keyed hash of a
+/// counter, which needs no system call per request.
 struct Ids {
     high: RandomState,
     low: RandomState,

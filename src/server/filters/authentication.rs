@@ -43,7 +43,8 @@ struct Durations {
     error: Histogram,
 }
 
-/// User names counted separately, upstream's list. The last two stand for any name with an `@` and for all others.
+/// User names counted separately, upstream's list. The last two stand for any name with an `@` and for all
+/// others.
 const USER_CLASSES: [&str; 7] = [
     "admin",
     "client",
@@ -78,8 +79,8 @@ impl Minted for Authenticated {
 }
 
 impl<F> Authentication<F> {
-    /// Wraps `inner`. `remove` lists the headers that a front proxy may use besides the standard ones; rejections are
-    /// recorded in `audit`.
+    /// Wraps `inner`. `remove` lists the headers that a front proxy may use besides the standard ones;
+    /// rejections are recorded in `audit`.
     pub(crate) fn new(
         inner: F,
         authenticator: Arc<dyn Authenticator>,
@@ -134,7 +135,8 @@ fn credentials(req: &Request) -> Credentials<'_> {
     }
 }
 
-/// Over HTTP/2 this becomes GOAWAY: unauthenticated and anonymous clients cannot keep a connection, as upstream.
+/// Over HTTP/2 this becomes GOAWAY: unauthenticated and anonymous clients cannot keep a connection, as
+/// upstream.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 fn unauthorized(headers: &HeaderMap, http2: bool) -> Response {

@@ -1,5 +1,5 @@
-//! Authorizes requests (upstream's `k8s.io/apiserver/pkg/endpoints/filters/authorization.go`). The only place where a
-//! request is given its [`Authorized`] proof.
+//! Authorizes requests (upstream's `k8s.io/apiserver/pkg/endpoints/filters/authorization.go`). The only place
+//! where a request is given its [`Authorized`] proof.
 
 use super::Next;
 use super::instrument::Instrument;

@@ -1,5 +1,5 @@
-//! Sets `Cache-Control: no-cache, private` unless the handler has set the header itself. On a proxied response it is
-//! added in front of the backend's own value, as upstream does.
+//! Sets `Cache-Control: no-cache, private` unless the handler has set the header itself. On a proxied
+//! response it is added in front of the backend's own value, as upstream does.
 
 use super::amend::amended;
 use crate::request::{FromBackend, Request, Response};

@@ -1,5 +1,5 @@
-//! Runs the inner filters within the compute pool, in the queue of the request's flow, and reports polls that block a runtime thread
-//! for too long.
+//! Runs the inner filters within the compute pool, in the queue of the request's flow, and reports polls that
+//! block a runtime thread for too long.
 
 use crate::request::{Authenticated, Request, RequestContext, RequestInfo, Response, UserInfo};
 use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
@@ -45,7 +45,8 @@ impl<F: Filter> Filter for Compute<F> {
         let inner = self.inner.handle(req);
         let inner = match &self.pool {
             Some(pool) => {
-                // CPU time is shared by the flows that share seats; a request without one belongs to its user.
+                // CPU time is shared by the flows that share seats; a request without one belongs to its
+                // user.
                 let flow = flow.map_or_else(|| pool.flow(name), |flow| pool.flow(flow));
                 Either::Left(pool.within_request(flow, runnable, inner))
             }

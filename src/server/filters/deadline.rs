@@ -1,5 +1,5 @@
-//! Determines the deadline of a request: `?timeout=`, limited by the server's own maximum. Long-running requests have
-//! no deadline (upstream's `k8s.io/apiserver/pkg/endpoints/filters/request_deadline.go`).
+//! Determines the deadline of a request: `?timeout=`, limited by the server's own maximum. Long-running
+//! requests have no deadline (upstream's `k8s.io/apiserver/pkg/endpoints/filters/request_deadline.go`).
 
 use super::Next;
 use super::audit::{self, RequestSummary};

@@ -19,8 +19,8 @@ struct GuardedBody<G> {
     guard: Option<G>,
 }
 
-/// Attaches `guard` to the body. A body that is fully in memory counts as sent immediately; the connection's graceful
-/// close takes care of delivering it.
+/// Attaches `guard` to the body. A body that is fully in memory counts as sent immediately; the connection's
+/// graceful close takes care of delivering it.
 pub(crate) fn until_sent<G: Guard>(response: &mut Response, mut guard: G) {
     if let Some(bytes) = response.body().as_full() {
         guard.sent(bytes.len());

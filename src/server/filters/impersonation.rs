@@ -1,6 +1,6 @@
-//! Impersonation: replaces the caller by the user named in the `Impersonate-*` headers if the caller may do so
-//! (upstream's `k8s.io/apiserver/pkg/endpoints/filters/impersonation`). The headers are removed, so handlers and
-//! backends only see the impersonated user.
+//! Impersonation: replaces the caller by the user named in the `Impersonate-*` headers if the caller may do
+//! so (upstream's `k8s.io/apiserver/pkg/endpoints/filters/impersonation`). The headers are removed, so
+//! handlers and backends only see the impersonated user.
 
 use super::{Next, authentication};
 use crate::authz::impersonation::{Impersonation, is_impersonation_header, requested_identity};
@@ -20,7 +20,8 @@ use std::time::Instant;
 pub(crate) struct Impersonate<F> {
     inner: F,
     check: Impersonation,
-    /// For authorizers whose decisions compute. This filter is outside of the one that provides the pool to handlers.
+    /// For authorizers whose decisions compute. This filter is outside of the one that provides the pool to
+    /// handlers.
     pool: Option<ComputePool>,
 }
 

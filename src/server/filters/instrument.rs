@@ -1,5 +1,6 @@
-//! Request metrics. Like upstream's instrumentation, which sits in the handlers, this runs inside authorization:
-//! rejected requests, unknown paths and proxied responses are not counted in `apiserver_request_total`.
+//! Request metrics. Like upstream's instrumentation, which sits in the handlers, this runs inside
+//! authorization: rejected requests, unknown paths and proxied responses are not counted in
+//! `apiserver_request_total`.
 
 use super::amend::amended;
 use super::hold;
@@ -109,8 +110,8 @@ impl Drop for Running {
     }
 }
 
-/// The metric labels of a request. `apply` marks a patch that is a server-side apply. As upstream, the component is
-/// `apiserver` for resources and empty for other paths; the aggregator sets its own.
+/// The metric labels of a request. `apply` marks a patch that is a server-side apply. As upstream, the
+/// component is `apiserver` for resources and empty for other paths; the aggregator sets its own.
 pub(crate) fn labels(info: &RequestInfo, apply: bool) -> Labels<'_> {
     Labels {
         verb: verb(info, apply),

@@ -38,8 +38,8 @@ impl<F> MaxInFlightFilter<F> {
         }
     }
 
-    /// Takes a permit for a request unless it is long-running. The error is the 429 response for a request over the
-    /// limit.
+    /// Takes a permit for a request unless it is long-running. The error is the 429 response for a request
+    /// over the limit.
     fn enter(&self, req: &Request) -> Result<Option<Permit>, Box<Response>> {
         let context = RequestContext::of(req);
         let (Some(limits), Some(info)) = (&self.limits, &context.info) else {

@@ -1,5 +1,5 @@
-//! Records whether all paths were installed when the request arrived. The terminal handler answers 404 if they were,
-//! and 503 otherwise.
+//! Records whether all paths were installed when the request arrived. The terminal handler answers 404 if
+//! they were, and 503 otherwise.
 
 use crate::request::{Request, RequestContext, Response};
 use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};

@@ -23,8 +23,9 @@ impl<F: Filter> Filter for PanicRecovery<F> {
 
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let audit_id = RequestContext::of(req).audit_id.clone();
-        // Unwind safety: state shared between handlers is behind locks and atomic swaps that cope with poisoning.
-        // The call itself is covered too, because handlers may do work before they return their future.
+        // Unwind safety: state shared between handlers is behind locks and atomic swaps that cope with
+        // poisoning. The call itself is covered too, because handlers may do work before they return their
+        // future.
         let inner = match catch_unwind(AssertUnwindSafe(|| self.0.handle(req))) {
             Ok(inner) => Next::Left(inner),
             Err(panic) => Next::Right(super::ready(panicked(&*panic, audit_id.as_ref()))),

@@ -1,8 +1,8 @@
-//! Gives each request a place in its priority level, or lets it wait for one, and adds the flow schema and priority
-//! level to responses (upstream's `k8s.io/apiserver/pkg/server/filters/priority-and-fairness.go`).
+//! Gives each request a place in its priority level, or lets it wait for one, and adds the flow schema and
+//! priority level to responses (upstream's `k8s.io/apiserver/pkg/server/filters/priority-and-fairness.go`).
 //!
-//! A request holds its place until its response has been sent; a watch holds it while it initializes. Long-running
-//! requests other than watches take no part.
+//! A request holds its place until its response has been sent; a watch holds it while it initializes.
+//! Long-running requests other than watches take no part.
 
 use super::amend::amended;
 use super::{hold, instrument};
@@ -214,8 +214,8 @@ impl<F: Filter> Filter for PriorityAndFairness<F> {
     }
 }
 
-/// A request in a queue, in one allocation: an `async` block would reserve space for it twice, and more for what comes
-/// after the wait.
+/// A request in a queue, in one allocation: an `async` block would reserve space for it twice, and more for
+/// what comes after the wait.
 struct Waiting {
     req: Request,
     permit: Permit,
@@ -223,8 +223,8 @@ struct Waiting {
     _queued: Counted,
 }
 
-/// The same request in less memory: its map of headers has room for more of them, and for those that the filters before
-/// this one have removed.
+/// The same request in less memory: its map of headers has room for more of them, and for those that the
+/// filters before this one have removed.
 fn compact(mut req: Request) -> Request {
     let mut roomy = std::mem::take(req.headers_mut());
     let mut headers = HeaderMap::with_capacity(roomy.len());

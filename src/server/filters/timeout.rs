@@ -1,5 +1,5 @@
-//! Answers 504 if the deadline passes before the response begins, and aborts the body if it passes later (upstream's
-//! `k8s.io/apiserver/pkg/server/filters/timeout.go`).
+//! Answers 504 if the deadline passes before the response begins, and aborts the body if it passes later
+//! (upstream's `k8s.io/apiserver/pkg/server/filters/timeout.go`).
 //!
 //! As upstream, the 504 body is a `Status` without `kind` and `apiVersion`, labelled `text/plain`.
 

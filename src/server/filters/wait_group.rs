@@ -1,5 +1,5 @@
-//! Counts the requests that the shutdown waits for, and rejects new ones once it has begun to wait. Long-running
-//! requests are not waited for; they get a signal that tells them to end.
+//! Counts the requests that the shutdown waits for, and rejects new ones once it has begun to wait.
+//! Long-running requests are not waited for; they get a signal that tells them to end.
 
 use super::amend::amended;
 use super::{Next, hold};

@@ -38,7 +38,8 @@ fn headers(texts: Vec<String>) -> Vec<HeaderValue> {
         .filter(|t| !t.is_empty() && !t.chars().any(char::is_control))
         .collect();
     let length: usize = texts.iter().map(|t| t.chars().count()).sum();
-    // As upstream: if the total is too long each text is cut first, then texts are sent until the total is used up.
+    // As upstream: if the total is too long each text is cut first, then texts are sent until the total is
+    // used up.
     let (mut left, cut) = (TOTAL, length > TOTAL);
     let mut out = Vec::with_capacity(texts.len());
     for text in texts {

@@ -1,4 +1,5 @@
-//! Hooks that run once the server serves ([`PostStartHook`]) and when its shutdown begins ([`PreShutdownHook`]).
+//! Hooks that run once the server serves ([`PostStartHook`]) and when its shutdown begins
+//! ([`PreShutdownHook`]).
 
 use crate::request::body::BoxError;
 use crate::server::health::{Endpoints, HealthCheck};
@@ -17,8 +18,8 @@ pub(crate) struct HookContext {
     pub tasks: TaskGroup,
 }
 
-/// A hook that runs once the server serves. The health check `poststarthook/<name>` fails until it returns. An error is
-/// fatal for the process.
+/// A hook that runs once the server serves. The health check `poststarthook/<name>` fails until it returns.
+/// An error is fatal for the process.
 pub(crate) struct PostStartHook {
     name: String,
     done: Arc<AtomicBool>,

@@ -27,7 +27,8 @@ impl WaitGroup {
 
     /// Counts a request. `None` once draining has begun.
     pub(crate) fn enter(&self) -> Option<InFlight> {
-        // Incremented before the check; otherwise `wait_empty` could see zero while a request gets past the check.
+        // Incremented before the check; otherwise `wait_empty` could see zero while a request gets past the
+        // check.
         self.0.count.fetch_add(1, Ordering::SeqCst);
         let guard = InFlight(self.0.clone());
         (!self.0.draining.load(Ordering::SeqCst)).then_some(guard)

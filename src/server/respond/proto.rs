@@ -1,5 +1,5 @@
-//! `Status` in protobuf: `metav1.Status` inside the envelope `k8s\0` + `runtime.Unknown`. Required strings are written
-//! even if empty, as upstream's generated code does.
+//! `Status` in protobuf: `metav1.Status` inside the envelope `k8s\0` + `runtime.Unknown`. Required strings
+//! are written even if empty, as upstream's generated code does.
 
 use crate::apimachinery::codec::protobuf::{envelope, put_bytes, put_message, put_number};
 use crate::apimachinery::status::{Details, Status};

@@ -1,4 +1,5 @@
-//! Activity of a connection: timestamps and counters written by requests and I/O, evaluated by the connection's timer.
+//! Activity of a connection: timestamps and counters written by requests and I/O, evaluated by the
+//! connection's timer.
 //!
 //! [`Activity::next_action`] is the decision table of all timeouts. The fields are atomics because
 //! eviction, shutdown and upgraded connections use them from other tasks.
@@ -99,7 +100,8 @@ impl Activity {
         self.start + Duration::from_millis(mark - 1) + after
     }
 
-    /// Called when the handshake is over. With `reads_heads` (HTTP/1) the deadline of the first head starts now.
+    /// Called when the handshake is over. With `reads_heads` (HTTP/1) the deadline of the first head starts
+    /// now.
     pub(super) fn begin(&self, reads_heads: bool) {
         let now = self.now();
         self.idle_since.store(now, Relaxed);
@@ -115,8 +117,8 @@ impl Activity {
         self.busy.store(true, Relaxed);
     }
 
-    /// Eviction order: whether the connection is busy, and since when it has been idle or busy. The smallest value has
-    /// been idle longest.
+    /// Eviction order: whether the connection is busy, and since when it has been idle or busy. The smallest
+    /// value has been idle longest.
     pub(in crate::serving) fn quiet_since(&self) -> (bool, Instant) {
         let busy = self.in_flight.load(Acquire) > 0 || self.busy.load(Relaxed);
         (busy, self.at(self.idle_since.load(Relaxed), Duration::ZERO))
@@ -137,8 +139,8 @@ impl Activity {
         self.signals.load(Acquire)
     }
 
-    /// True if the only reason to close is a shutdown and the connection is so new that its first request is still
-    /// awaited.
+    /// True if the only reason to close is a shutdown and the connection is so new that its first request is
+    /// still awaited.
     pub(super) fn awaits_first_request(&self, raised: u8, limits: &Limits) -> bool {
         raised == signals::DRAIN
             && !self.has_served.load(Relaxed)
@@ -166,8 +168,8 @@ impl Activity {
         }
     }
 
-    /// HTTP/2: records a sign of life from the peer. The first call enables pings, which are then sent after each
-    /// `ping_interval` of silence.
+    /// HTTP/2: records a sign of life from the peer. The first call enables pings, which are then sent after
+    /// each `ping_interval` of silence.
     pub(super) fn received(&self) {
         self.ping_sent_at.store(0, Relaxed);
         self.received_at.store(self.now(), Relaxed);
@@ -178,8 +180,8 @@ impl Activity {
         self.ping_sent_at.store(self.now(), Relaxed);
     }
 
-    /// Records that the socket took bytes. The rest of a response that is written after its request has ended counts as
-    /// activity; pings and other small frames do not.
+    /// Records that the socket took bytes. The rest of a response that is written after its request has ended
+    /// counts as activity; pings and other small frames do not.
     pub(super) fn wrote(&self, bytes: usize) {
         if bytes >= MORE_THAN_CONTROL && self.in_flight.load(Acquire) == 0 {
             self.idle_since.store(self.now(), Relaxed);
@@ -213,8 +215,8 @@ impl Activity {
         waits
     }
 
-    /// HTTP/1: records that all bytes were handed to the socket. Relaxed ordering suffices because reads and writes of
-    /// these two marks happen on the same task.
+    /// HTTP/1: records that all bytes were handed to the socket. Relaxed ordering suffices because reads and
+    /// writes of these two marks happen on the same task.
     pub(super) fn flushed(&self, cx: &Context<'_>) {
         self.unflushed.store(0, Relaxed);
         if self.awaits_flush.swap(false, Relaxed) {
@@ -253,8 +255,8 @@ impl Activity {
             stalled = Some(self.at(self.progressed_at.load(Relaxed).max(1), limits.write_stall));
         }
         let (at, action) = if self.in_flight.load(Acquire) > 0 {
-            // Nothing is due before the request ends. Its end needs no wake-up: checking again after one idle period is
-            // early enough.
+            // Nothing is due before the request ends. Its end needs no wake-up: checking again after one idle
+            // period is early enough.
             (Instant::now() + limits.idle.min(limits.header_read), TimerAction::Close)
         } else {
             let closing = self.closing_since.load(Relaxed);

@@ -1,4 +1,5 @@
-//! Hands a transport's request to the handler: rejects malformed requests and stamps the peer on the request context.
+//! Hands a transport's request to the handler: rejects malformed requests and stamps the peer on the request
+//! context.
 
 use super::activity::Activity;
 use crate::request::headers::MAX_HEADER_FIELDS;

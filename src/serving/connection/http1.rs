@@ -66,7 +66,8 @@ async fn with_informational(mut handling: ResponseFuture<'_>, queue: Option<&H1I
 /// A response body that keeps its request in flight until dropped.
 pub(super) struct CountedBody {
     body: Body,
-    /// Poll the body only when everything it produced is flushed; hyper would otherwise buffer up to a megabyte.
+    /// Poll the body only when everything it produced is flushed; hyper would otherwise buffer up to a
+    /// megabyte.
     on_demand: bool,
     in_flight: InFlight,
 }

@@ -1,18 +1,19 @@
 //! HTTP/2: one task per connection drives both the connection and the handlers of its streams.
 //!
-//! Streams are not tasks: the connection's task polls their futures, each with its own waker ([`wake_list`]). One round
-//! of the task ([`Http2::poll`]):
+//! Streams are not tasks: the connection's task polls their futures, each with its own waker ([`wake_list`]).
+//! One round of the task ([`Http2::poll`]):
 //!
 //! ```text
 //! 1xx responses ──▶ woken streams ──▶ the connection, if woken by I/O or by stream output:
 //!                                     writes frames, reads frames, and calls the handler of each new stream
 //! ```
 //!
-//! A response that is ready immediately passes through no queue, and all responses of a round are written together
-//! ([`FlushHandle`]). Wake-ups that arrive during a round are handled in the next one, after other tasks had a chance
-//! to run. A round also ends after [`Limits::yield_after`], leaving the remaining streams for the next round, so that a
-//! connection with many streams does not monopolise its thread. A single poll of a stream cannot be split, so long
-//! computations must not run in a stream's future; they belong in a task of their own.
+//! A response that is ready immediately passes through no queue, and all responses of a round are written
+//! together ([`FlushHandle`]). Wake-ups that arrive during a round are handled in the next one, after other
+//! tasks had a chance to run. A round also ends after [`Limits::yield_after`], leaving the remaining streams
+//! for the next round, so that a connection with many streams does not monopolise its thread. A single poll
+//! of a stream cannot be split, so long computations must not run in a stream's future; they belong in a task
+//! of their own.
 
 mod head;
 mod request_body;
@@ -82,7 +83,8 @@ enum Phase<S> {
     Open(Box<Connection<CoalescingStream<S>, Bytes>>, Option<PingPong>),
 }
 
-/// A slot for a stream. Its waker is reused by later streams in the same slot, which saves an allocation per request.
+/// A slot for a stream. Its waker is reused by later streams in the same slot, which saves an allocation per
+/// request.
 struct Slot<'a> {
     wake: Arc<StreamWaker>,
     waker: Waker,
@@ -128,8 +130,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
         }
     }
 
-    /// Sends a liveness ping. The reply needs no handling of its own, because any bytes received count as a sign of
-    /// life.
+    /// Sends a liveness ping. The reply needs no handling of its own, because any bytes received count as a
+    /// sign of life.
     pub(super) fn ping(&mut self, activity: &Activity) {
         if let Phase::Open(_, Some(pings)) = &mut self.phase {
             // h2 refuses a new ping while an earlier pong has not been collected.
@@ -197,7 +199,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
                     None => return Poll::Ready(Ok(())),
                 },
             }
-            // Output of the new stream is written by the next `poll_accept`, so its wake-up needs no round of its own.
+            // Output of the new stream is written by the next `poll_accept`, so its wake-up needs no round of
+            // its own.
             self.wake_list.take_connection();
             if Instant::now() >= deadline {
                 break;

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes per read. hyper doubles its buffer while reads fill it, up to its limit for headers: a megabyte for each
-/// connection that uploads, without this bound.
+/// Bytes per read. hyper doubles its buffer while reads fill it, up to its limit for headers: a megabyte for
+/// each connection that uploads, without this bound.
 const MAX_READ: usize = 64 << 10;
 
-/// A stream that records activity. It owns the connection's slot, so that an upgraded connection, which outlives its
-/// HTTP task, keeps it.
+/// A stream that records activity. It owns the connection's slot, so that an upgraded connection, which
+/// outlives its HTTP task, keeps it.
 pub(super) struct ConnectionIo<S> {
     inner: S,
     activity: Arc<Activity>,

@@ -1,5 +1,6 @@
-//! The connections of one class, grouped by owner for fair eviction: the owner with the most connections loses the one
-//! that has been idle longest. An owner with few connections keeps them, however fast another one opens new ones.
+//! The connections of one class, grouped by owner for fair eviction: the owner with the most connections
+//! loses the one that has been idle longest. An owner with few connections keeps them, however fast another
+//! one opens new ones.
 
 use crate::serving::connection::Activity;
 use std::cmp::Reverse;
@@ -82,8 +83,8 @@ impl Pool {
         Some(activity)
     }
 
-    /// The connection to evict, among those of `owner` or else of the owners with the most connections: the one idle
-    /// longest or, if all are busy, the one busy longest.
+    /// The connection to evict, among those of `owner` or else of the owners with the most connections: the
+    /// one idle longest or, if all are busy, the one busy longest.
     pub(super) fn victim(&self, owner: Option<&Owner>) -> Option<u64> {
         let largest = match owner {
             Some(owner) => self.of(owner),

@@ -1,4 +1,5 @@
-//! Connection limits under load. 127.0.0.1 counts as loopback; other addresses of this machine count as remote.
+//! Connection limits under load. 127.0.0.1 counts as loopback; other addresses of this machine count as
+//! remote.
 
 use super::support::{self, Fixture, Running, answer_with, is_closed, tcp_from};
 use super::*;
@@ -104,8 +105,8 @@ async fn the_longest_idle_unauthenticated_connection_is_evicted_first() {
     let mut first = connect(None).await;
     let mut second = connect(None).await;
     let mut third = connect(None).await;
-    // Timestamps have millisecond resolution: make sure that the first connection's next use is later than the
-    // second's.
+    // Timestamps have millisecond resolution: make sure that the first connection's next use is later than
+    // the second's.
     let used = std::time::Instant::now();
     while used.elapsed() < Duration::from_millis(3) {
         tokio::task::yield_now().await;
@@ -205,7 +206,8 @@ async fn a_busy_http2_connection_yields_after_its_time_budget() {
     let turns = tokio::spawn(async move {
         let mut turns = 0;
         while !slow.is_finished() {
-            // Re-queues the task behind all ready ones. `yield_now` would instead wait for the I/O driver to be polled.
+            // Re-queues the task behind all ready ones. `yield_now` would instead wait for the I/O driver to
+            // be polled.
             let mut is_first = true;
             std::future::poll_fn(|cx| {
                 cx.waker().wake_by_ref();

@@ -118,7 +118,8 @@ async fn drain_waits_for_requests_and_closes_idle_connections() {
     assert_eq!(drain.await.unwrap(), Drained::Clean);
 }
 
-/// A client whose connection was accepted cannot know that the server is about to end: its first request is served.
+/// A client whose connection was accepted cannot know that the server is about to end: its first request is
+/// served.
 #[tokio::test]
 async fn drain_serves_the_first_request_of_a_new_connection() {
     for alpn in ["http/1.1", "h2"] {

@@ -69,7 +69,8 @@ fn answer(path: &str) -> Response {
     }
 }
 
-/// Sends a request and renders the response as one line: status, headers in order, data, trailers, and where it ends.
+/// Sends a request and renders the response as one line: status, headers in order, data, trailers, and where
+/// it ends.
 async fn line(client: &mut h2::client::SendRequest<Bytes>, method: Method, path: &str) -> String {
     let target = match method {
         Method::CONNECT => "localhost:443".to_owned(),

@@ -192,7 +192,8 @@ async fn a_client_that_leaves_pings_unanswered_is_cut() {
     assert!(support::is_closed(&mut dead).await);
 }
 
-/// A client's opening bytes with this many requests; if more than one, each is reset immediately (rapid reset).
+/// A client's opening bytes with this many requests; if more than one, each is reset immediately (rapid
+/// reset).
 fn opening(requests: u32) -> Vec<u8> {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     let mut frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {

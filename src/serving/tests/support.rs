@@ -156,7 +156,8 @@ impl Fixture {
             .await
     }
 
-    /// Like [`connect`](Self::connect), but from another address of this machine, which stands for a remote one.
+    /// Like [`connect`](Self::connect), but from another address of this machine, which stands for a remote
+    /// one.
     pub(crate) async fn connect_from(
         &self,
         source: [u8; 4],

@@ -18,8 +18,8 @@ pub struct WatchBounds {
     pub max_total: usize,
     /// Watches of one user; 0 is unlimited.
     pub per_user: usize,
-    /// Two limits in bytes: old objects of one resource kept alive by unread watches, and encoded frames held by all
-    /// watches (by one user's watches: a quarter of it).
+    /// Two limits in bytes: old objects of one resource kept alive by unread watches, and encoded frames held
+    /// by all watches (by one user's watches: a quarter of it).
     pub max_pinned_bytes: usize,
     /// A watch that has pending items but has not been read for this long is ended.
     pub stall_timeout: Duration,
@@ -134,13 +134,15 @@ impl WatchRegistry {
 }
 
 impl WatchPermit {
-    /// Accounts for a frame while it is held; `None` if this user's watches, or all watches, already hold too much.
+    /// Accounts for a frame while it is held; `None` if this user's watches, or all watches, already hold too
+    /// much.
     pub fn hold_frame(&self, frame: Vec<u8>) -> Option<HeldFrame> {
         let (limit, bytes) = (self.registry.bounds.max_pinned_bytes, frame.len());
         let mut usage = self.registry.lock();
         let all = usage.all.bytes + bytes;
         let own = usage.users.get_mut(&self.user)?;
-        // A user that holds nothing is always allowed one frame, however large: a watch could not progress otherwise.
+        // A user that holds nothing is always allowed one frame, however large: a watch could not progress
+        // otherwise.
         if own.bytes > 0 && (own.bytes + bytes > limit / SHARE || all > limit) {
             return None;
         }

@@ -1,7 +1,7 @@
 //! [`Backlog`]: what a watch sends before live changes, which is either an initial state or past changes.
 //!
-//! Neither is copied. The state is a shared snapshot with a cursor, and past changes are read from the ring in small
-//! batches, so that a watch whose client does not read uses almost no memory of its own.
+//! Neither is copied. The state is a shared snapshot with a cursor, and past changes are read from the ring
+//! in small batches, so that a watch whose client does not read uses almost no memory of its own.
 
 use super::history::History;
 use super::hub::{Change, Subscriber};
@@ -116,8 +116,8 @@ impl Backlog {
         matches!(self, Self::State(_))
     }
 
-    /// Returns the next item. `history` gives access to the ring and is called only when a batch of past changes is
-    /// needed.
+    /// Returns the next item. `history` gives access to the ring and is called only when a batch of past
+    /// changes is needed.
     pub(crate) fn next(&mut self, of: &Subscriber, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
         let next = match self {
             Self::Over => return Next::Over,
@@ -163,8 +163,8 @@ impl State {
         match (last, self.batch.pop_front()) {
             (None, None) => Next::Over,
             (None, Some(entry)) => {
-                // The last batch has been taken, so the snapshot can be released. `discarded_at` stays valid for the
-                // batch.
+                // The last batch has been taken, so the snapshot can be released. `discarded_at` stays valid
+                // for the batch.
                 self.snapshot = Snapshot::new(Vec::new(), self.snapshot.revision);
                 Next::Entry(entry)
             }

@@ -1,5 +1,5 @@
-//! Activity counters of one resource's watch cache, for metrics. They outlive the cache: a backend that reloads a
-//! resource continues counting with the same [`Counters`].
+//! Activity counters of one resource's watch cache, for metrics. They outlive the cache: a backend that
+//! reloads a resource continues counting with the same [`Counters`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

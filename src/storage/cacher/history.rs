@@ -1,8 +1,10 @@
-//! The event history: the recent events of one resource, in a ring bounded by count, bytes and age, with occasional
-//! snapshots from which the state at any revision in the ring can be reconstructed by undoing events.
+//! The event history: the recent events of one resource, in a ring bounded by count, bytes and age, with
+//! occasional snapshots from which the state at any revision in the ring can be reconstructed by undoing
+//! events.
 //!
-//! Upstream keeps a copy of the tree per event. The nodes of such a copy would cost several kilobytes per event here,
-//! so the ring keeps one snapshot per `CHECKPOINT_EVERY` events and undoes at most that many to answer an exact read.
+//! Upstream keeps a copy of the tree per event. The nodes of such a copy would cost several kilobytes per
+//! event here, so the ring keeps one snapshot per `CHECKPOINT_EVERY` events and undoes at most that many to
+//! answer an exact read.
 
 use super::snapshot::Snapshot;
 use crate::storage::budget::HistoryLimits;
@@ -20,8 +22,8 @@ const MAX_COUNTS_PER_PIN: usize = 64;
 /// How long a paged list can continue after its first page, independent of the ring.
 const PIN_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Age of events from which on their encoded frames are dropped. Watchers have sent them by then; one that resumes later has them
-/// encoded again.
+/// Age of events from which on their encoded frames are dropped. Watchers have sent them by then; one that
+/// resumes later has them encoded again.
 const FRAMES_LIFETIME: Duration = Duration::from_secs(10);
 
 /// Bytes that pinned snapshots may use even under memory pressure.
@@ -32,8 +34,8 @@ const MIN_PINNED_BYTES: usize = 1 << 20;
 pub struct Bounds {
     /// Number of events kept regardless of age, as long as they use no more than `min_bytes`.
     pub min_events: usize,
-    /// Memory in bytes that events may use regardless of age. Without this bound, a hundred changes of a large object
-    /// in each resource would hold gigabytes for ever.
+    /// Memory in bytes that events may use regardless of age. Without this bound, a hundred changes of a
+    /// large object in each resource would hold gigabytes for ever.
     pub min_bytes: usize,
     /// Number of events never exceeded.
     pub max_events: usize,
@@ -41,8 +43,9 @@ pub struct Bounds {
     pub max_bytes: usize,
     /// Events younger than this are kept, up to `max_events` and `max_bytes`.
     pub window: Duration,
-    /// Memory in bytes above which only a burst is kept: events and snapshots younger than `burst_window`. Otherwise a
-    /// server would hold `max_bytes` of deleted objects for as long as the window after everything is over.
+    /// Memory in bytes above which only a burst is kept: events and snapshots younger than `burst_window`.
+    /// Otherwise a server would hold `max_bytes` of deleted objects for as long as the window after
+    /// everything is over.
     pub burst_bytes: usize,
     /// See `burst_bytes`.
     pub burst_window: Duration,
@@ -69,12 +72,14 @@ pub(crate) struct Rewind {
     to: Revision,
 }
 
-/// Accounted size of an event: one object state plus overhead. Cached frames are accounted by the encoding cache.
+/// Accounted size of an event: one object state plus overhead. Cached frames are accounted by the encoding
+/// cache.
 fn weight(event: &Event) -> usize {
     event.entry.footprint() + size_of::<Event>() + size_of::<(Instant, Arc<Event>)>() + 16
 }
 
-/// Accounted size of a checkpoint: the tree nodes that are not shared with the next one, because changes copied them.
+/// Accounted size of a checkpoint: the tree nodes that are not shared with the next one, because changes
+/// copied them.
 fn checkpoint_weight(of: &Snapshot) -> usize {
     /// Approximate bytes of a tree leaf with its share of inner nodes.
     const NODE: usize = 640;
@@ -94,8 +99,8 @@ pub(super) struct History {
     checkpoint_bytes: usize,
     since_checkpoint: usize,
     pins: VecDeque<Pin>,
-    /// Total accounted size of all events ever discarded. The difference of two readings bounds the memory that a
-    /// snapshot taken at the first keeps alive at the second.
+    /// Total accounted size of all events ever discarded. The difference of two readings bounds the memory
+    /// that a snapshot taken at the first keeps alive at the second.
     discarded_bytes: u64,
 }
 
@@ -105,7 +110,8 @@ struct Pin {
     /// [`History::discarded_bytes`] at creation: objects discarded since may be kept alive by this pin alone.
     discarded_bytes: u64,
     state: Snapshot,
-    /// Number of objects from a start key on, per prefix: counted for the first page and derived for later ones.
+    /// Number of objects from a start key on, per prefix: counted for the first page and derived for later
+    /// ones.
     counts: VecDeque<Count>,
 }
 
@@ -156,7 +162,8 @@ impl History {
         }
     }
 
-    /// Discards what is out of bounds, keeping the whole history within `limits` if the minimum number of events allows.
+    /// Discards what is out of bounds, keeping the whole history within `limits` if the minimum number of
+    /// events allows.
     pub(crate) fn trim(&mut self, now: Instant, limits: HistoryLimits) {
         let b = self.bounds;
         let max_bytes = b.max_bytes.min(limits.bytes);

@@ -1,12 +1,12 @@
 //! [`Hub`]: the watchers of a resource, indexed by scope, and the event queue of each ([`Subscriber`]).
 //!
-//! An event is offered to the watchers of the whole resource, of its namespace and of its key; other watchers cost
-//! nothing. Queues are bounded: a watch whose queue stays full longer than [`FULL_QUEUE_GRACE`] or reaches
-//! [`HARD_LIMIT`] is ended. The dispatcher never waits for a reader and never skips an event. (Upstream:
-//! `cache_watcher.go` and `time_budget.go` in `pkg/storage/cacher`.)
+//! An event is offered to the watchers of the whole resource, of its namespace and of its key; other watchers
+//! cost nothing. Queues are bounded: a watch whose queue stays full longer than [`FULL_QUEUE_GRACE`] or
+//! reaches [`HARD_LIMIT`] is ended. The dispatcher never waits for a reader and never skips an event.
+//! (Upstream: `cache_watcher.go` and `time_budget.go` in `pkg/storage/cacher`.)
 //!
-//! Unread items keep old versions of objects alive. [`Hub::sweep`] cancels watches that keep too much or have not
-//! been read for too long: they release everything and end, and the client resumes.
+//! Unread items keep old versions of objects alive. [`Hub::sweep`] cancels watches that keep too much or have
+//! not been read for too long: they release everything and end, and the client resumes.
 
 use super::backlog::Backlog;
 use super::snapshot::INDEXED;
@@ -32,8 +32,8 @@ pub(super) struct Subscriber {
     pub prefix: Box<str>,
     pub single: bool,
     pub predicate: Predicate,
-    /// Events up to this revision are skipped: they are part of the initial state or the replay, or precede the
-    /// requested start.
+    /// Events up to this revision are skipped: they are part of the initial state or the replay, or precede
+    /// the requested start.
     pub after: Revision,
     pub full_at: usize,
     /// True if the queue has changes or has ended. Lets an idle reader avoid the queue's lock.
@@ -51,7 +51,8 @@ struct Queue {
     ended: bool,
     /// Number of reads so far.
     reads: u64,
-    /// The value of `reads` when progress was last seen (or nothing was pending), and the time. Set by sweeps.
+    /// The value of `reads` when progress was last seen (or nothing was pending), and the time. Set by
+    /// sweeps.
     swept: Option<(u64, Instant)>,
 }
 
@@ -106,8 +107,8 @@ impl Subscriber {
         }
     }
 
-    /// If the watcher covers the whole resource and its selector requires one value of the indexed field, returns
-    /// that value. Objects without the field cannot match it.
+    /// If the watcher covers the whole resource and its selector requires one value of the indexed field,
+    /// returns that value. Objects without the field cannot match it.
     fn indexed_value(&self) -> Option<&str> {
         let value = self.predicate.requires(INDEXED)?;
         (self.prefix.is_empty() && !self.single && !value.is_empty()).then_some(value)
@@ -169,7 +170,8 @@ impl Subscriber {
         Dequeued::Some(next.change)
     }
 
-    /// Cancels the watch if it keeps too much memory alive or has been stalled for too long; returns whether it did.
+    /// Cancels the watch if it keeps too much memory alive or has been stalled for too long; returns whether
+    /// it did.
     fn sweep(&self, bounds: &WatchBounds, discarded_bytes: u64, now: Instant) -> bool {
         // A locked start means that the watch is being read right now.
         let Some(mut start) = self.start.try_lock() else {
@@ -203,8 +205,8 @@ impl Subscriber {
         !was_ended
     }
 
-    /// Number of queued events and buffered initial objects, without those of a shared snapshot; and whether a
-    /// snapshot is held.
+    /// Number of queued events and buffered initial objects, without those of a shared snapshot; and whether
+    /// a snapshot is held.
     #[cfg(test)]
     pub(crate) fn held(&self) -> (usize, bool) {
         let start = self.start.lock();
@@ -360,9 +362,9 @@ impl Hub {
         groups.flat_map(BTreeMap::values)
     }
 
-    /// Cancels watches that keep too much memory alive, or whose clients have read nothing for too long while items
-    /// were pending. `discarded_bytes`: bytes that the history has discarded so far. Old versions are shared, so all
-    /// watches together keep no more alive than the one that lags furthest.
+    /// Cancels watches that keep too much memory alive, or whose clients have read nothing for too long while
+    /// items were pending. `discarded_bytes`: bytes that the history has discarded so far. Old versions are
+    /// shared, so all watches together keep no more alive than the one that lags furthest.
     pub(crate) fn sweep(&mut self, bounds: &WatchBounds, discarded_bytes: u64, now: Instant) {
         let cancelled = self.all().filter(|s| s.sweep(bounds, discarded_bytes, now)).count();
         self.terminated += cancelled as u64;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long a read waits for a future revision; upstream's `blockTimeout` in `pkg/storage/cacher/watch_cache.go`.
+/// How long a read waits for a future revision; upstream's `blockTimeout` in
+/// `pkg/storage/cacher/watch_cache.go`.
 pub(crate) const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
 /// The revisions that every cacher of a backend has reached.

@@ -200,8 +200,8 @@ impl Cacher {
         Ok(Box::new(watch.ok_or(Error::NotReady(1))?))
     }
 
-    /// Starts a watch with the current state as its initial state, which the caller has confirmed with the store to
-    /// be current at the later revision `also`. `None` if the state is no longer that of `seen`.
+    /// Starts a watch with the current state as its initial state, which the caller has confirmed with the
+    /// store to be current at the later revision `also`. `None` if the state is no longer that of `seen`.
     ///
     /// # Errors
     /// [`Error::NotReady`] if the cache is stopped.
@@ -230,8 +230,8 @@ impl Cacher {
             if was != seen {
                 return Ok(None);
             }
-            // Changes between the two revisions, if any, cancel out: the caller found the same keys at the same
-            // revisions.
+            // Changes between the two revisions, if any, cancel out: the caller found the same keys at the
+            // same revisions.
             (seen, revision) = (seen.max(also), revision.max(also));
         }
         let discarded_at = history.discarded_bytes();

@@ -40,8 +40,8 @@ impl Ord for Slot {
     }
 }
 
-/// The indexed selectable field, for resources that have it. Upstream's only index on built-in resources (Pods and
-/// ResourceSlices by node).
+/// The indexed selectable field, for resources that have it. Upstream's only index on built-in resources
+/// (Pods and ResourceSlices by node).
 pub(super) const INDEXED: &str = "spec.nodeName";
 
 fn indexed(e: &Entry) -> Option<&Str> {

@@ -146,7 +146,8 @@ async fn paged_list_continues_after_its_events_are_discarded() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Any revision in the ring can be listed as it was, and replaying a watch from it leads to the current state.
+    /// Any revision in the ring can be listed as it was, and replaying a watch from it leads to the current
+    /// state.
     #[test]
     fn every_revision_in_the_ring_can_be_listed_and_replayed(writes in proptest::collection::vec((0u8..12, any::<bool>()), 1..600)) {
         let mut feed = Feed::new(Bounds::default());

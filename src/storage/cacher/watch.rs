@@ -4,9 +4,9 @@
 //! state  (lazily over a snapshot)  ─► live (queue)      ends: dropped by the reader, too slow, store stopped
 //! replay (lazily from the ring)    ─►
 //! ```
-//! Bookmarks: one ends the initial state; then one about every minute, and one shortly before the announced end, each
-//! only if the revision is past the start (upstream: `watch_cache_interval.go` and `cache_watcher.go` in
-//! `pkg/storage/cacher`).
+//! Bookmarks: one ends the initial state; then one about every minute, and one shortly before the announced
+//! end, each only if the revision is past the start (upstream: `watch_cache_interval.go` and
+//! `cache_watcher.go` in `pkg/storage/cacher`).
 
 use super::Cacher;
 use super::backlog::Next;
@@ -118,7 +118,8 @@ impl CacheWatch {
                 initial_end: true,
             });
         }
-        // The revision is read before the queue, so that every change it covers is already queued or delivered.
+        // The revision is read before the queue, so that every change it covers is already queued or
+        // delivered.
         let reached = self.cacher.progress.dispatched();
         match self.subscriber.take() {
             Dequeued::Some((kind, event)) => Pulled::Item(self.hand_out(kind, event)),
@@ -146,8 +147,8 @@ impl CacheWatch {
             Some(at) => b.timer.as_mut().reset(at),
             None => self.bookmarks = None,
         }
-        // Changes of a batch may arrive before the whole batch counts as dispatched: a bookmark must not go back
-        // behind them.
+        // Changes of a batch may arrive before the whole batch counts as dispatched: a bookmark must not go
+        // back behind them.
         let revision = reached.max(self.handed_out);
         (revision > self.start).then_some(WatchItem::Bookmark {
             revision,

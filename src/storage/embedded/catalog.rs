@@ -114,7 +114,8 @@ impl Catalog {
             transform: transform.as_deref(),
             broken: None,
         };
-        // Shared between state and history, so that an event's entry and the current entry are one allocation.
+        // Shared between state and history, so that an event's entry and the current entry are one
+        // allocation.
         let mut entries: HashMap<(String, u64), Arc<Entry>> = HashMap::new();
         let mut expiring = Vec::new();
         let mut objects = Vec::new();

@@ -373,7 +373,8 @@ impl Committer {
             expiries,
             ..
         } = batch;
-        // The order matters: an acknowledged write must be visible to reads, and watchers must not lead the cache.
+        // The order matters: an acknowledged write must be visible to reads, and watchers must not lead the
+        // cache.
         for (resource, events) in &events {
             resource.cacher.apply(events);
         }
@@ -391,9 +392,9 @@ impl Committer {
         }
     }
 
-    /// Records a failed transaction. After most errors the contents of the disk are unknown, so no write is ever
-    /// tried again. A full disk is different: SQLite has rolled the transaction back completely, and writes resume
-    /// when there is space.
+    /// Records a failed transaction. After most errors the contents of the disk are unknown, so no write is
+    /// ever tried again. A full disk is different: SQLite has rolled the transaction back completely, and
+    /// writes resume when there is space.
     pub(super) fn fail(&self, e: &rusqlite::Error) -> String {
         if e.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) {
             if !self.shared.full.swap(true, Ordering::AcqRel) {

@@ -7,8 +7,9 @@
 //! meta   one row: revision, compacted, objects, sum
 //! room   always empty; written and cleared to probe for free disk space
 //! ```
-//! Compaction up to C removes, for every write r ≤ C, the state that r replaced, and r itself if it is a deletion.
-//! The state before every write after C therefore remains, so that watches from C on can be served after a restart.
+//! Compaction up to C removes, for every write r ≤ C, the state that r replaced, and r itself if it is a
+//! deletion. The state before every write after C therefore remains, so that watches from C on can be served
+//! after a restart.
 
 mod maintenance;
 mod reading;
@@ -174,8 +175,8 @@ impl Disk {
         db.pragma_update(None, "synchronous", synchronous).map_err(sql)?;
         let number = |name| db.pragma_query_value(None, name, |r| r.get::<_, i64>(0)).map_err(sql);
         let (application, format) = (number("application_id")?, number("user_version")?);
-        // Only here, because auto_vacuum is written, and synced, even if it is unchanged. The order matters: both only take
-        // effect before the first table is created.
+        // Only here, because auto_vacuum is written, and synced, even if it is unchanged. The order matters:
+        // both only take effect before the first table is created.
         if (application, format) == (0, 0) {
             db.pragma_update(None, "page_size", PAGE.cast_signed()).map_err(sql)?;
             db.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(sql)?;
@@ -224,7 +225,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes a batch atomically and returns when it is durable. `objects` is the number of objects afterwards.
+    /// Writes a batch atomically and returns when it is durable. `objects` is the number of objects
+    /// afterwards.
     ///
     /// # Errors
     /// Any SQLite error; unless it is a full disk, the file must not be written again.

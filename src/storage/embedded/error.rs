@@ -90,7 +90,8 @@ impl OpenError {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         match source.sqlite_error_code() {
             Some(DatabaseCorrupt | NotADatabase) => Self::damaged(path, source.to_string()),
-            // Not from SQLite but from decoding a row: a value of an unexpected type, or text that is not UTF-8.
+            // Not from SQLite but from decoding a row: a value of an unexpected type, or text that is not
+            // UTF-8.
             None => Self::damaged(path, source.to_string()),
             Some(_) => Self::Sqlite {
                 path: path.to_path_buf(),

@@ -45,7 +45,8 @@ pub(super) fn expiry_sum(revision: u64, expires: Option<i64>) -> Option<i64> {
     expires.map(|at| checksum_of(&[revision, at.cast_unsigned()]))
 }
 
-/// Upgrades a store of format 1 in one transaction. A damaged row stays recognisable: it gets an invalid checksum.
+/// Upgrades a store of format 1 in one transaction. A damaged row stays recognisable: it gets an invalid
+/// checksum.
 pub(super) fn upgrade(db: &mut Connection) -> rusqlite::Result<()> {
     let tx = db.transaction()?;
     {

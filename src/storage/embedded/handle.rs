@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use tracing::Instrument as _;
 
-/// The largest object, in bytes of JSON: etcd's default request limit, so that a store can be moved to etcd, with the
-/// error etcd returns.
+/// The largest object, in bytes of JSON: etcd's default request limit, so that a store can be moved to etcd,
+/// with the error etcd returns.
 const MAX_OBJECT_BYTES: usize = 3 << 19;
 
 /// The store of a resource as the registry uses it.

@@ -14,8 +14,8 @@ pub(crate) struct DirectoryLock {
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // Closing is not enough: a child process that was forked and has not yet executed its program has a copy of the
-        // descriptor, which would keep the lock until then.
+        // Closing is not enough: a child process that was forked and has not yet executed its program has a
+        // copy of the descriptor, which would keep the lock until then.
         let _ = self.file.unlock();
     }
 }

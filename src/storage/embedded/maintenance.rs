@@ -1,5 +1,5 @@
-//! Periodic work of the committer thread: compaction, free space, recovery from a full disk, and consistency checks
-//! of the caches. Entry point: [`Committer::maintain`]; the SQL is in [`super::disk`].
+//! Periodic work of the committer thread: compaction, free space, recovery from a full disk, and consistency
+//! checks of the caches. Entry point: [`Committer::maintain`]; the SQL is in [`super::disk`].
 
 use super::committer::{Committer, now};
 use super::space;
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 pub(super) const MAINTENANCE: Duration = Duration::from_secs(1);
 /// Time between two calls of [`Options::on_idle`](super::Options::on_idle).
 const REST_EVERY: Duration = Duration::from_secs(5);
-/// How long after the last write they go on: events live for 75 s by default, and their memory is free afterwards.
+/// How long after the last write they go on: events live for 75 s by default, and their memory is free
+/// afterwards.
 const RESTLESS: Duration = Duration::from_secs(120);
 /// Writes of history processed by one compaction step.
 const COMPACTION_STEP: usize = 2000;
@@ -75,7 +76,8 @@ impl Committer {
         }
     }
 
-    /// Calls [`Options::on_idle`](super::Options::on_idle) now and then, until the history of the last writes has expired.
+    /// Calls [`Options::on_idle`](super::Options::on_idle) now and then, until the history of the last writes
+    /// has expired.
     fn rest(&mut self) {
         if let Some(call) = self.options.on_idle
             && self.busy.elapsed() < RESTLESS
@@ -141,8 +143,8 @@ impl Committer {
         Ok(())
     }
 
-    /// Compares the cache of one resource with the disk, if that is due. No write is in progress here, so they must
-    /// agree.
+    /// Compares the cache of one resource with the disk, if that is due. No write is in progress here, so
+    /// they must agree.
     fn compare(&mut self) {
         let c = &mut self.comparison;
         if Instant::now() < c.round {

@@ -29,8 +29,8 @@ pub struct Stats {
     pub writes: u64,
     /// Total duration of the transactions, in seconds.
     pub commit_seconds: f64,
-    /// Transactions that took at most [`COMMIT_BUCKETS`]`[i]` seconds, not cumulative; the last element counts slower
-    /// ones.
+    /// Transactions that took at most [`COMMIT_BUCKETS`]`[i]` seconds, not cumulative; the last element
+    /// counts slower ones.
     pub commit_buckets: [u64; COMMIT_BUCKETS.len() + 1],
 }
 

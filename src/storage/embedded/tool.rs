@@ -1,5 +1,5 @@
-//! Operations on a store from outside the server, for `torana store`: [`stats`], [`check`] and [`backup`] work while
-//! the store is in use; [`restore`], [`compact`] and [`fill`] need it stopped.
+//! Operations on a store from outside the server, for `torana store`: [`stats`], [`check`] and [`backup`]
+//! work while the store is in use; [`restore`], [`compact`] and [`fill`] need it stopped.
 
 use super::DirectoryLock;
 use super::disk::Disk;
@@ -75,8 +75,8 @@ fn clear(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Opens a store read-only. If no process has it open, opening replays the write-ahead log and would truncate it at
-/// the first invalid frame, so the log is checked first.
+/// Opens a store read-only. If no process has it open, opening replays the write-ahead log and would truncate
+/// it at the first invalid frame, so the log is checked first.
 fn open_store(dir: &Path) -> Result<Connection, OpenError> {
     let path = existing_file(dir)?;
     if let Ok(_lock) = DirectoryLock::acquire(dir) {
@@ -114,7 +114,8 @@ fn open_read_only(path: &Path) -> Result<Connection, OpenError> {
 /// Returns the resource a key belongs to: the key without the namespace and the name.
 pub(crate) fn resource_of(key: &str) -> String {
     let parts: Vec<&str> = key.trim_start_matches('/').split('/').collect();
-    // Directories that include the API group contain a dot; `services` is upstream's exception (`services/specs`).
+    // Directories that include the API group contain a dot; `services` is upstream's exception
+    // (`services/specs`).
     let deep = parts.get(1).is_some_and(|p| p.contains('.') || *p == "services");
     let resource = parts.get(1..if deep { 3 } else { 2 }).unwrap_or_default();
     resource.join("/")
@@ -278,9 +279,9 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
     synced.map_err(io)
 }
 
-/// Restores a backup into a directory; an existing store is moved aside and its path returned. The revision continues
-/// `ahead` of the backup's, so that clients that saw later revisions must list again instead of taking old state for
-/// new.
+/// Restores a backup into a directory; an existing store is moved aside and its path returned. The revision
+/// continues `ahead` of the backup's, so that clients that saw later revisions must list again instead of
+/// taking old state for new.
 ///
 /// # Errors
 /// [`OpenError`]: the backup is damaged or the store is in use; nothing has been changed then.
@@ -345,7 +346,8 @@ fn compact_all(disk: &mut Disk, to: u64, path: &Path, progress: Progress<'_>) ->
     Ok(())
 }
 
-/// Removes all history from a store that is not in use, and frees the space. Watches from before must list again.
+/// Removes all history from a store that is not in use, and frees the space. Watches from before must list
+/// again.
 ///
 /// # Errors
 /// [`OpenError`] if the store is missing, in use, damaged or inaccessible.

@@ -1,9 +1,9 @@
 //! Checks SQLite's write-ahead log and its index before SQLite opens them. Entry point: [`check`].
 //!
-//! SQLite ends a log at the first invalid frame and silently ignores the rest. After a crash that is correct: the
-//! last transaction was not acknowledged, and its frames may have reached the disk in any order. Anything beyond that
-//! is damage: frames of this log after the end of the torn transaction, or an index that records more frames than are
-//! valid (the index is updated after the log is durable). Formats:
+//! SQLite ends a log at the first invalid frame and silently ignores the rest. After a crash that is correct:
+//! the last transaction was not acknowledged, and its frames may have reached the disk in any order. Anything
+//! beyond that is damage: frames of this log after the end of the torn transaction, or an index that records
+//! more frames than are valid (the index is updated after the log is durable). Formats:
 //! <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>, <https://www.sqlite.org/walformat.html>.
 
 use std::fs::File;
@@ -65,8 +65,8 @@ pub(super) fn check(store: &Path) -> std::io::Result<Result<(), Damage>> {
     };
     Ok(match known_frames(&index) {
         Some((salts, frames, moved)) if frames > log.valid_frames => {
-            // Not a loss: an empty log whose frames are all in the database, and an index that belongs to another
-            // log.
+            // Not a loss: an empty log whose frames are all in the database, and an index that belongs to
+            // another log.
             let other = log.valid_frames > 0 && salts != log.salts;
             if other || (log.valid_frames == 0 && moved >= frames) {
                 Ok(())

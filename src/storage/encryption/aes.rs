@@ -1,6 +1,6 @@
 //! The AES providers. `aescbc`: a 16-byte IV, then CBC with PKCS#7 padding. `aesgcm`: a 12-byte nonce, then
-//! ciphertext and tag, with the object's storage key as additional data, so that a value cannot be moved to another
-//! key.
+//! ciphertext and tag, with the object's storage key as additional data, so that a value cannot be moved to
+//! another key.
 
 use super::{Keys, Provider, TransformError, random};
 use aws_lc_rs::aead::{AES_128_GCM, AES_192_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};

@@ -1,5 +1,5 @@
-//! Parses the configuration file: `apiserver.config.k8s.io/v1`, kind EncryptionConfiguration. Parsing is strict;
-//! every error names the line. Entry point: [`load`].
+//! Parses the configuration file: `apiserver.config.k8s.io/v1`, kind EncryptionConfiguration. Parsing is
+//! strict; every error names the line. Entry point: [`load`].
 
 use super::aes::{Cbc, Gcm};
 use super::kms::Kms;
@@ -91,8 +91,8 @@ pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>, intervals: Int
 
 struct Reader<'a> {
     lines: Vec<&'a str>,
-    /// Number of times each key has been seen. The parse tree keeps the file's order in lists, so the n-th occurrence
-    /// in the tree is the n-th in the text, which gives the line for error messages.
+    /// Number of times each key has been seen. The parse tree keeps the file's order in lists, so the n-th
+    /// occurrence in the tree is the n-th in the text, which gives the line for error messages.
     met: HashMap<String, usize>,
     plugins: HashMap<String, Arc<Plugin>>,
     metrics: &'a Arc<EncryptionMetrics>,

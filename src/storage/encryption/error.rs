@@ -1,5 +1,6 @@
-//! Errors of encryption at rest: [`KmsError`] of a plugin, [`SourceError`] of what it returns, [`ConfigError`] of the
-//! configuration file. Texts are upstream's where it has them: clients, health checks and operators read them.
+//! Errors of encryption at rest: [`KmsError`] of a plugin, [`SourceError`] of what it returns,
+//! [`ConfigError`] of the configuration file. Texts are upstream's where it has them: clients, health checks
+//! and operators read them.
 
 use std::io;
 use std::path::PathBuf;
@@ -44,9 +45,9 @@ pub enum KmsError {
     /// The plugin's version changed while it was in use.
     #[error("KMSv2 API version should not change after the initial status response version {before}, got {now}")]
     VersionChanged {
-        /// Of the first status check.
+        /// The version that the first status check reported.
         before: String,
-        /// Of this one.
+        /// The version that this status check reported.
         now: String,
     },
     /// The plugin reported an unusable key id.

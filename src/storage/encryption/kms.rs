@@ -1,10 +1,10 @@
-//! The `kms` v2 provider. The plugin encrypts one seed per process and key; objects are encrypted here with AES-GCM,
-//! each with a key derived from the seed. The stored value is a protobuf `EncryptedObject` that contains the
-//! encrypted seed (upstream: `pkg/storage/value/encrypt/envelope/kmsv2`). Communication with the plugin is in
-//! `kms_plugin`.
+//! The `kms` v2 provider. The plugin encrypts one seed per process and key; objects are encrypted here with
+//! AES-GCM, each with a key derived from the seed. The stored value is a protobuf `EncryptedObject` that
+//! contains the encrypted seed (upstream: `pkg/storage/value/encrypt/envelope/kmsv2`). Communication with the
+//! plugin is in `kms_plugin`.
 
 use super::aes::{gcm_open, gcm_seal};
-use super::kms_plugin::{Plugin, Source, hash};
+use super::kms_plugin::{MAX_LENGTH, Plugin, Source, check_key_id, hash};
 use super::{Provider, SourceError, TransformError, random};
 use crate::apimachinery::codec::protobuf::{Payload, Reader, WireError, put_bytes, put_message, put_number};
 use crate::telemetry::encryption::Direction;
@@ -18,8 +18,6 @@ const INFO: usize = 32;
 /// `encryptedDEKSourceType`: the encryption key itself, or a seed for keys.
 const KEY: u64 = 0;
 const SEED: u64 = 1;
-/// Maximum length of key id and of encrypted seed, in bytes.
-const MAX_LENGTH: usize = 1024;
 /// Maximum total length of annotations, in bytes.
 const MAX_ANNOTATIONS_LENGTH: usize = 32 << 10;
 
@@ -85,21 +83,6 @@ impl Source {
             });
         }
         Ok(())
-    }
-}
-
-/// Checks a key id.
-///
-/// # Errors
-/// The violated limit, worded as upstream.
-pub(super) fn check_key_id(id: &str) -> Result<(), SourceError> {
-    match id.len() {
-        0 => Err(SourceError::NoKeyId),
-        n if n > MAX_LENGTH => Err(SourceError::KeyIdLength {
-            length: n,
-            max: MAX_LENGTH,
-        }),
-        _ => Ok(()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The generated gRPC client of a KMS plugin, on the plugin's Unix socket: [`connect`]. Errors are formatted as Go's
-//! client prints them, since they appear in health checks and metrics.
+//! The generated gRPC client of a KMS plugin, on the plugin's Unix socket: [`connect`]. Errors are formatted
+//! as Go's client prints them, since they appear in health checks and metrics.
 
 use super::KmsError;
 use hyper_util::rt::TokioIo;
@@ -22,10 +22,12 @@ mod api {
     tonic::include_proto!("v2");
 }
 
-/// A client of one plugin. Clones share its connection, which is opened on first use and again after it is lost.
+/// A client of one plugin. Clones share its connection, which is opened on first use and again after it is
+/// lost.
 pub(super) type Client = KeyManagementServiceClient<Channel>;
 
-/// A client of the plugin at `socket`; `/@name` is an abstract socket. Call it within the runtime that will use it.
+/// A client of the plugin at `socket`; `/@name` is an abstract socket. Call it within the runtime that will
+/// use it.
 pub(super) fn connect(socket: &str) -> Client {
     let socket: Arc<str> = socket.into();
     let connector = tower::service_fn(move |_: http::Uri| {

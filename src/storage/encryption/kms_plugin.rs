@@ -1,12 +1,11 @@
 //! [`Plugin`]: the connection to a KMS v2 plugin, with its health, the seed it has encrypted for this process, and a
 //! cache of seeds it has decrypted.
 //!
-//! Each plugin has a thread with its own runtime. Status checks run there in the background; storage uses cached
-//! results and blocks on the plugin only to decrypt a seed for the first time.
+//! Each plugin has a thread with its own runtime. Status checks run there in the background; storage uses
+//! cached results and blocks on the plugin only to decrypt a seed for the first time.
 
-use super::kms::check_key_id;
 use super::kms_client::{self, Client, DecryptRequest, EncryptRequest, StatusRequest};
-use super::{KmsError, random};
+use super::{KmsError, SourceError, random};
 use crate::apimachinery::codec::hex;
 use crate::cache::TtlCache;
 use crate::sync::Mutex;
@@ -17,6 +16,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as jobs;
+
+/// Maximum length of key id and of encrypted seed, in bytes.
+pub(super) const MAX_LENGTH: usize = 1024;
 
 /// Intervals of the status checks.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +32,8 @@ pub(super) struct Intervals {
 }
 
 impl Default for Intervals {
-    /// Upstream checks every minute, and when health is queried and the last result is older than 20 s (3 s if it was
-    /// an error). Checking at those shorter intervals is equivalent.
+    /// Upstream checks every minute, and when health is queried and the last result is older than 20 s (3 s
+    /// if it was an error). Checking at those shorter intervals is equivalent.
     fn default() -> Self {
         Self {
             healthy: Duration::from_secs(20),
@@ -232,7 +234,8 @@ fn start_error(provider: &str, why: String) -> KmsError {
     }
 }
 
-/// Runs a blocking wait. On a multi-threaded runtime, moves the other tasks of this worker to another thread first.
+/// Runs a blocking wait. On a multi-threaded runtime, moves the other tasks of this worker to another thread
+/// first.
 fn block_in_place_if_multi_threaded<T>(wait: impl FnOnce() -> T) -> T {
     let flavor = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
     match flavor {
@@ -365,5 +368,20 @@ async fn decrypt(state: &State, client: &mut Client, source: &Source) -> Decrypt
     match plain.len() {
         16 | 24 | 32 => Ok(plain),
         n => Err(KmsError::KeyLength(n)),
+    }
+}
+
+/// Checks a key id.
+///
+/// # Errors
+/// The violated limit, worded as upstream.
+pub(super) fn check_key_id(id: &str) -> Result<(), SourceError> {
+    match id.len() {
+        0 => Err(SourceError::NoKeyId),
+        n if n > MAX_LENGTH => Err(SourceError::KeyIdLength {
+            length: n,
+            max: MAX_LENGTH,
+        }),
+        _ => Ok(()),
     }
 }

@@ -56,8 +56,9 @@ pub struct Access {
 struct Member {
     url: String,
     requests: OnceCell<Client>,
-    /// Connections only for watches, so that a long response does not delay events. Several, because a server that
-    /// sets no limit itself gets at most 100 concurrent streams per connection, and a further watch would never open.
+    /// Connections only for watches, so that a long response does not delay events. Several, because a server
+    /// that sets no limit itself gets at most 100 concurrent streams per connection, and a further watch
+    /// would never open.
     watches: [OnceCell<Client>; WATCH_CONNECTIONS],
 }
 
@@ -178,8 +179,8 @@ impl Members {
         }
     }
 
-    /// Returns a client for one watch and the index of its member. `number` is the resource's sequence number, which
-    /// determines the connection.
+    /// Returns a client for one watch and the index of its member. `number` is the resource's sequence
+    /// number, which determines the connection.
     pub(crate) async fn watch_client(&self, number: usize) -> (usize, Result<WatchClient, Failure>) {
         let index = self.active();
         let member = &self.members[index];

@@ -1,5 +1,5 @@
-//! The first contact with a cluster ([`reach`]). All members are tried concurrently until one answers; failures are
-//! logged within seconds.
+//! The first contact with a cluster ([`reach`]). All members are tried concurrently until one answers;
+//! failures are logged within seconds.
 
 use super::client::{Limits, Members, kv};
 use super::error::{ConnectError, Failure};

@@ -1,5 +1,5 @@
-//! Lists answered by etcd itself ([`list`], [`keys`]). Only keys and revisions are requested; an object comes from
-//! the cache if the cache has it at that revision, and is fetched otherwise.
+//! Lists answered by etcd itself ([`list`], [`keys`]). Only keys and revisions are requested; an object comes
+//! from the cache if the cache has it at that revision, and is fetched otherwise.
 
 use super::resource::{DECODED_IN_PLACE, DECODED_PER_BYTE, ReadError, Resource, decode_off_thread, end_of};
 use crate::storage::cacher::Snapshot;
@@ -98,8 +98,8 @@ async fn objects(
     Ok(out)
 }
 
-/// Returns the entries of a response. Values that are not cached are decoded together, off the reactor if they are
-/// large.
+/// Returns the entries of a response. Values that are not cached are decoded together, off the reactor if
+/// they are large.
 pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Result<Vec<Arc<Entry>>, Error> {
     let mut found: Vec<(String, Revision, Found)> = Vec::with_capacity(answer.kvs().len());
     let mut size = 0;
@@ -265,7 +265,8 @@ async fn keys_at(
     }
 }
 
-/// Reports whether the cache matches etcd, now or at the cache's revision; `None` if that cannot be determined.
+/// Reports whether the cache matches etcd, now or at the cache's revision; `None` if that cannot be
+/// determined.
 ///
 /// # Errors
 /// [`Error::Failed`].
@@ -280,8 +281,8 @@ pub(super) async fn is_consistent(resource: &Resource) -> Result<Option<bool>, E
     }
     match keys_at(resource, "", Some(state.revision)).await {
         Ok((_, then)) => Ok(Some(same(&state, "", false, &then))),
-        // The cache's revision was compacted: the resource had no event for long. A recent change arrives within the
-        // wait.
+        // The cache's revision was compacted: the resource had no event for long. A recent change arrives
+        // within the wait.
         Err(ReadError::Call(failure)) if failure.is_compacted() => {
             tokio::time::sleep(SETTLED).await;
             let still = serving.cacher.snapshot().revision == state.revision;

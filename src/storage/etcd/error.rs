@@ -1,4 +1,5 @@
-//! Errors of a cluster: [`ConnectError`] at start, [`Failure`] of a call, and its conversion to storage errors.
+//! Errors of a cluster: [`ConnectError`] at start, [`Failure`] of a call, and its conversion to storage
+//! errors.
 
 use crate::storage::Error;
 use std::fmt;

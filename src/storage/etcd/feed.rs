@@ -1,6 +1,6 @@
-//! The feed of one resource's cache ([`run`]): reads all objects in pages at one revision, then follows one watch. A
-//! broken watch resumes after the last event. If etcd has compacted that revision, everything is read again and the
-//! clients' watches end, as in upstream's cacher.
+//! The feed of one resource's cache ([`run`]): reads all objects in pages at one revision, then follows one
+//! watch. A broken watch resumes after the last event. If etcd has compacted that revision, everything is
+//! read again and the clients' watches end, as in upstream's cacher.
 //!
 //! ```text
 //! Loading ──read──► Ready ──watch broken──► Ready (opened again at the next revision)
@@ -33,7 +33,8 @@ const COMPARE: Duration = Duration::from_secs(300);
 const TRIM: Duration = Duration::from_secs(10);
 /// Time limit for opening a watch.
 const OPEN: Duration = Duration::from_secs(5);
-/// A watch without any message for this long, although etcd is known to have a newer revision, is considered broken.
+/// A watch without any message for this long, although etcd is known to have a newer revision, is considered
+/// broken.
 const STALE_WATCH: Duration = Duration::from_millis(900);
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(50), Duration::from_secs(2));
 
@@ -253,8 +254,8 @@ async fn read_events(
         }
         if answer.events().is_empty() {
             resource.metrics.bookmark_received();
-            // etcd sends periodic progress for one watch in order with its events. A response to a progress request
-            // (watch id -1) is ordered only in newer versions.
+            // etcd sends periodic progress for one watch in order with its events. A response to a progress
+            // request (watch id -1) is ordered only in newer versions.
             let true_one = answer.watch_id() >= 0 || trusted;
             match parts.is_empty() {
                 true => requester.answered(),
@@ -306,8 +307,8 @@ async fn decode(
     decode_off_thread(size.saturating_mul(DECODED_PER_BYTE), events).await
 }
 
-/// Converts the changes of one response to events. The previous state of each comes from the cache, or from an
-/// earlier change in the same response.
+/// Converts the changes of one response to events. The previous state of each comes from the cache, or from
+/// an earlier change in the same response.
 fn events(decoder: &Decoder, cacher: &Cacher, parts: &[WatchResponse], at: Revision) -> Result<Vec<Arc<Event>>, Error> {
     let mut out: Vec<Arc<Event>> = Vec::new();
     let mut overlay: HashMap<String, Option<Arc<Entry>>> = HashMap::new();

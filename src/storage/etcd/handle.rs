@@ -8,8 +8,8 @@
 //! | latest | cache, once it has reached etcd's current revision; etcd if that takes too long | etcd |
 //! | exactly N | cache, if it has reached N and its history covers it; else etcd | the same |
 //!
-//! A get of the latest state always reads from etcd. Responses from etcd reuse the cache's entry of an object at the
-//! same revision, so only new state is transferred and decoded.
+//! A get of the latest state always reads from etcd. Responses from etcd reuse the cache's entry of an object
+//! at the same revision, so only new state is transferred and decoded.
 
 use super::direct;
 use super::progress::Waiter;
@@ -75,8 +75,8 @@ impl Handle {
         there
     }
 
-    /// Waits until the cache has reached etcd's current revision. The cache usually misses only revisions that a
-    /// response has named already, so progress is requested while the current revision is read.
+    /// Waits until the cache has reached etcd's current revision. The cache usually misses only revisions
+    /// that a response has named already, so progress is requested while the current revision is read.
     ///
     /// # Errors
     /// The outer ones are those of the read.
@@ -86,8 +86,8 @@ impl Handle {
         Ok(self.catch_up(serving, waiter, current).await)
     }
 
-    /// Starts a watch whose initial state is etcd's current one, without relying on progress requests: compares keys
-    /// and revisions until the cache holds that state.
+    /// Starts a watch whose initial state is etcd's current one, without relying on progress requests:
+    /// compares keys and revisions until the cache holds that state.
     async fn watch_verified(&self, serving: &Serving, options: &WatchOptions) -> Result<Box<dyn Watch>, Error> {
         let (prefix, single) = (&options.prefix, options.single);
         let (revision, pairs) = direct::keys(&self.0, prefix, single).await?;
@@ -171,7 +171,8 @@ impl Storage for Handle {
             (MinRevision::AtLeast(revision), Some(serving)) if serving.progress.applied() >= revision => {
                 Ok(serving.cacher.peek(key))
             }
-            // Boxed, because the state of a call is kilobytes, which answers from the cache would move around.
+            // Boxed, because the state of a call is kilobytes, which answers from the cache would move
+            // around.
             _ => Box::pin(self.get_from_etcd(key, min)).await,
         }
     }

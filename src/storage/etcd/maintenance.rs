@@ -45,8 +45,8 @@ pub(super) struct Probe {
     pub size: AtomicU64,
 }
 
-/// True for versions that send the response to a progress request after all preceding events: 3.4.31, 3.5.13 and
-/// later (etcd issues 15220 and 17507).
+/// True for versions that send the response to a progress request after all preceding events: 3.4.31, 3.5.13
+/// and later (etcd issues 15220 and 17507).
 pub(super) fn is_trusted(version: &str) -> bool {
     let mut parts = version.splitn(3, '.');
     let mut number = || {
@@ -62,8 +62,8 @@ pub(super) fn is_trusted(version: &str) -> bool {
     }
 }
 
-/// Probes by reading a key, twice per `timeout`. One attempt gets half the time, so that another member can be tried
-/// if the first does not answer. Never returns.
+/// Probes by reading a key, twice per `timeout`. One attempt gets half the time, so that another member can
+/// be tried if the first does not answer. Never returns.
 pub(super) async fn probe(shared: &Shared, result: &ProbeResult, key: &str, timeout: Duration) {
     let half = timeout / 2;
     let limits = Limits {
@@ -132,9 +132,10 @@ pub(super) async fn measure(shared: Arc<Shared>, probe: Arc<Probe>, every: Durat
     }
 }
 
-/// Compacts periodically, coordinated with other API servers (upstream: `pkg/storage/etcd3/compact.go`). The server
-/// that finds the key's version unchanged since its last look writes to it and compacts to the revision of its last
-/// look; the others only update what they know. History is thus kept for one to two intervals. Never returns.
+/// Compacts periodically, coordinated with other API servers (upstream: `pkg/storage/etcd3/compact.go`). The
+/// server that finds the key's version unchanged since its last look writes to it and compacts to the
+/// revision of its last look; the others only update what they know. History is thus kept for one to two
+/// intervals. Never returns.
 pub(super) async fn compact(shared: Arc<Shared>, interval: Duration) {
     let (mut version, mut revision) = (0, 0);
     loop {

@@ -1,9 +1,11 @@
-//! Progress requests of one resource, as upstream's `pkg/storage/cacher/progress`: [`Waiters`] counts the reads that
-//! wait for the cache to reach a revision, and the feed's [`Requester`] decides when to ask etcd how far the watch is.
+//! Progress requests of one resource, as upstream's `pkg/storage/cacher/progress`: [`Waiters`] counts the
+//! reads that wait for the cache to reach a revision, and the feed's [`Requester`] decides when to ask etcd
+//! how far the watch is.
 //!
-//! One request is in flight for all reads that wait. A read that arrives meanwhile and needs a newer revision causes
-//! the next request when the response arrives. [`RETRY`] applies only if etcd does not respond, or responds with a
-//! revision that is too old: it drops requests for watches that have not yet received all earlier events.
+//! One request is in flight for all reads that wait. A read that arrives meanwhile and needs a newer revision
+//! causes the next request when the response arrives. [`RETRY`] applies only if etcd does not respond, or
+//! responds with a revision that is too old: it drops requests for watches that have not yet received all
+//! earlier events.
 
 use crate::storage::Revision;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -218,7 +218,8 @@ impl Resource {
         cached.filter(|e| e.revision == revision)
     }
 
-    /// Reads a key from etcd, at the latest state or at a revision. Also returns the revision of the response.
+    /// Reads a key from etcd, at the latest state or at a revision. Also returns the revision of the
+    /// response.
     pub(crate) async fn read(
         &self,
         own: &str,
@@ -362,11 +363,13 @@ impl Resource {
         failure.into()
     }
 
-    /// Waits until this process's cache shows a write, so that even reads without freshness requirement see it.
+    /// Waits until this process's cache shows a write, so that even reads without freshness requirement see
+    /// it.
     async fn await_own(&self, revision: Revision) {
         self.last_write.fetch_max(revision.0, Ordering::AcqRel);
         if let Some(serving) = self.ready() {
-            // A timeout means that the watch is being reopened. Reads of the latest state do not depend on this wait.
+            // A timeout means that the watch is being reopened. Reads of the latest state do not depend on
+            // this wait.
             let seen = tokio::time::timeout(OWN_WRITE, serving.progress.wait_for(revision)).await;
             if !matches!(seen, Ok(Ok(()))) {
                 self.lagging.notify_one();
@@ -385,10 +388,12 @@ impl Decoder {
         std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)
     }
 
-    /// Decodes a stored value into an entry. Its cost grows with the size of the value: see [`DECODED_IN_PLACE`].
+    /// Decodes a stored value into an entry. Its cost grows with the size of the value: see
+    /// [`DECODED_IN_PLACE`].
     ///
     /// # Errors
-    /// [`Error::Unreadable`] where the value cannot be decrypted, [`Error::Failed`] where it cannot be decoded.
+    /// [`Error::Unreadable`] where the value cannot be decrypted, [`Error::Failed`] where it cannot be
+    /// decoded.
     pub(crate) fn entry(&self, own: &str, revision: Revision, value: Bytes) -> Result<Arc<Entry>, Error> {
         let entry = self.open(own, revision, value);
         if entry.is_err() {
@@ -417,8 +422,8 @@ impl Decoder {
 /// Runs `decode` on the caller's compute pool, or on a blocking thread for the server's own reads.
 ///
 /// # Errors
-/// Those of `decode`, and [`Error::NotReady`] where the pool is full, the work was interrupted, or the process is
-/// ending.
+/// Those of `decode`, and [`Error::NotReady`] where the pool is full, the work was interrupted, or the
+/// process is ending.
 pub(super) async fn decode_off_thread<T: Send + 'static>(
     memory: usize,
     decode: impl FnOnce() -> Result<T, Error> + Send + 'static,

@@ -1,5 +1,6 @@
-//! Reads against a real etcd: how many progress requests they cause, as etcd counts them, and when old revisions
-//! expire. With the timing rules of `progress.rs`, the counts show that no read waits for an interval.
+//! Reads against a real etcd: how many progress requests they cause, as etcd counts them, and when old
+//! revisions expire. With the timing rules of `progress.rs`, the counts show that no read waits for an
+//! interval.
 
 use super::feed::etcd_process::{self, Etcd};
 use super::{Access, Cluster, Options};

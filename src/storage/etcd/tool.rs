@@ -75,8 +75,8 @@ fn now() -> i64 {
         .map_or(0, |d| d.as_millis() as i64)
 }
 
-/// Converts a stored value in any encoding to the JSON that the embedded store keeps. `update` converts the object to
-/// the current storage version.
+/// Converts a stored value in any encoding to the JSON that the embedded store keeps. `update` converts the
+/// object to the current storage version.
 ///
 /// # Errors
 /// [`Undecodable`].
@@ -171,8 +171,8 @@ impl Exchange {
     }
 
     /// Writes objects, which must be sorted by revision, as new keys. With `keep` the cluster must be empty:
-    /// every object gets its old revision, and revisions in between are used up by a filler key. Values that are not
-    /// encrypted are encoded as kube-apiserver would.
+    /// every object gets its old revision, and revisions in between are used up by a filler key. Values that
+    /// are not encrypted are encoded as kube-apiserver would.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Refused`]; objects written before the error remain.

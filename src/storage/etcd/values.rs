@@ -1,6 +1,6 @@
-//! Encoding of stored values, as kube-apiserver v1.36 reads and writes them: built-in kinds in protobuf with its
-//! envelope; custom resources, CustomResourceDefinitions and APIServices in JSON. [`decode`] accepts protobuf, JSON
-//! and YAML for any kind.
+//! Encoding of stored values, as kube-apiserver v1.36 reads and writes them: built-in kinds in protobuf with
+//! its envelope; custom resources, CustomResourceDefinitions and APIServices in JSON. [`decode`] accepts
+//! protobuf, JSON and YAML for any kind.
 
 use crate::api::decode::normalize;
 use crate::api::protobuf;
@@ -84,8 +84,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Value, Undecodable> {
     Ok(tree)
 }
 
-/// Restores apiVersion and kind of volume claim templates. The protobuf message has no place for them; upstream's
-/// defaulting sets them on every read.
+/// Restores apiVersion and kind of volume claim templates. The protobuf message has no place for them;
+/// upstream's defaulting sets them on every read.
 fn name_claims(set: &mut Value) {
     let templates = set
         .at_mut(&["spec", "volumeClaimTemplates"])

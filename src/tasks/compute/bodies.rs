@@ -30,8 +30,8 @@ impl Bodies {
         self.by_flow.get(&id).map_or(0, |flow| flow.bytes)
     }
 
-    /// True if a caller may produce another part of a response. One without any may always, so that callers who do not read
-    /// their responses cannot stop the others.
+    /// True if a caller may produce another part of a response. One without any may always, so that callers
+    /// who do not read their responses cannot stop the others.
     fn has_room(&self, id: u64, config: &super::Config) -> bool {
         let of_flow = self.of_flow(id);
         of_flow == 0 || (of_flow < config.body_bytes_per_flow / 2 && self.all < config.body_bytes)
@@ -141,9 +141,14 @@ impl Reservation {
 }
 
 impl Current {
+    /// A reservation of zero bytes on the account of this flow; `None` if the pool has ended.
+    pub(crate) fn reservation(&self) -> Option<Reservation> {
+        Some(self.pool()?.reservation(self.flow))
+    }
+
     /// Waits until the caller has read enough of its earlier responses for another part of a response, which
-    /// [`account_for_part`] counts. Meanwhile the flow is one of the [`HeldBackFlows`](super::HeldBackFlows), and its next
-    /// requests wait in their queues.
+    /// [`account_for_part`] counts. Meanwhile the flow is one of the [`HeldBackFlows`](super::HeldBackFlows),
+    /// and its next requests wait in their queues.
     ///
     /// # Errors
     /// [`Error::Full`] after 30 s.
@@ -197,13 +202,13 @@ impl AsRef<[u8]> for AccountedBytes {
     }
 }
 
-/// Accounts for bytes produced for one caller, such as a response, until the last slice of them is dropped; that is
-/// when the client has read them. Buffers below 64 KiB, slices of buffers that others hold, such as the watch cache,
-/// and buffers made outside a pool's context are not accounted for.
+/// Accounts for bytes produced for one caller, such as a response, until the last slice of them is dropped;
+/// that is when the client has read them. Buffers below 64 KiB, slices of buffers that others hold, such as
+/// the watch cache, and buffers made outside a pool's context are not accounted for.
 ///
 /// # Errors
-/// See [`Reservation::grow`]. Responses of one caller may take half of its share, so that unread responses leave room
-/// for the caller's next requests.
+/// See [`Reservation::grow`]. Responses of one caller may take half of its share, so that unread responses
+/// leave room for the caller's next requests.
 pub(crate) fn account_for(bytes: impl Into<Bytes>) -> Result<Bytes, Error> {
     let bytes = bytes.into();
     let Some(mut reservation) = reservation_for(&bytes) else {

@@ -1,7 +1,8 @@
-//! The current pool: the pool and flow on whose behalf a future is being polled. Like tokio's `Handle::current`, it
-//! spares functions deep in a request from passing the pool along; it is set per poll, not per process.
+//! The current pool: the pool and flow on whose behalf a future is being polled. Like tokio's
+//! `Handle::current`, it spares functions deep in a request from passing the pool along; it is set per poll,
+//! not per process.
 
-use super::{ComputePool, Error, Flow, Handle, Lease, Reservation, RunnableJobs, Spawned};
+use super::{ComputePool, Error, Flow, Handle, Lease, RunnableJobs, Spawned};
 use pin_project_lite::pin_project;
 use std::cell::RefCell;
 use std::future::Future;
@@ -24,8 +25,8 @@ pub(crate) struct Current {
     pub(super) lease: Option<Arc<Lease>>,
 }
 
-/// Returns the pool of the future being polled on this thread, if any. The result may outlive the job that asks, such as in
-/// a response body: it does not keep the job's memory.
+/// Returns the pool of the future being polled on this thread, if any. The result may outlive the job that
+/// asks, such as in a response body: it does not keep the job's memory.
 pub(crate) fn current() -> Option<Current> {
     CURRENT.with_borrow(|current| current.as_ref().map(Current::without_lease))
 }
@@ -35,8 +36,8 @@ fn current_with_lease() -> Option<Current> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Runs `work` on the current pool. Runs it in place if there is no current pool, or if the caller is a job of it
-/// already.
+/// Runs `work` on the current pool. Runs it in place if there is no current pool, or if the caller is a job
+/// of it already.
 ///
 /// # Errors
 /// [`Error`] if the pool refused or stopped it; never in place.
@@ -53,8 +54,8 @@ pub(crate) async fn offload<T: Send + 'static>(
     }
 }
 
-/// Inside a job: spawns another job that finishes even if its result is not awaited and that shares this job's memory.
-/// Outside a job, returns the work in `Err`.
+/// Inside a job: spawns another job that finishes even if its result is not awaited and that shares this
+/// job's memory. Outside a job, returns the work in `Err`.
 ///
 /// # Errors
 /// Inner: [`Error::Full`].
@@ -126,11 +127,6 @@ impl Current {
         pool.run_counted(self.flow, self.runnable.clone(), memory, work).await
     }
 
-    /// A reservation of zero bytes on the account of this flow; `None` if the pool has ended.
-    pub(crate) fn reservation(&self) -> Option<Reservation> {
-        Some(self.pool()?.reservation(self.flow))
-    }
-
     /// Wraps `inner` so that it is polled on behalf of this flow and request.
     pub(crate) fn within<F>(&self, inner: F) -> Within<F> {
         within(self.without_lease(), inner)
@@ -153,8 +149,8 @@ impl ComputePool {
         self.within_request(flow, None, inner)
     }
 
-    /// Wraps `inner` so that this pool is [`current`] while it is polled, on behalf of `flow`. `runnable` counts the jobs
-    /// that it starts.
+    /// Wraps `inner` so that this pool is [`current`] while it is polled, on behalf of `flow`. `runnable`
+    /// counts the jobs that it starts.
     pub(crate) fn within_request<F>(&self, flow: Flow, runnable: Option<RunnableJobs>, inner: F) -> Within<F> {
         within(Current::new(self, flow, runnable, None), inner)
     }

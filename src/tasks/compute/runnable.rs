@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Number of jobs of one request that wait for a thread of the pool or run on one. Jobs that wait for storage, a client or
-/// another server do not count. Clones share the number.
+/// Number of jobs of one request that wait for a thread of the pool or run on one. Jobs that wait for
+/// storage, a client or another server do not count. Clones share the number.
 #[derive(Clone, Debug)]
 pub(crate) struct RunnableJobs(Arc<OfRequest>);
 
@@ -19,7 +19,7 @@ struct OfRequest {
 }
 
 impl RunnableJobs {
-    /// Of a request of a flow, whose responses are counted in `held_back` while they wait.
+    /// The counter of one request. Responses that wait are counted in `held_back`.
     pub(crate) fn of_flow(flow: u64, held_back: &Arc<HeldBackFlows>) -> Self {
         Self(Arc::new(OfRequest {
             jobs: AtomicU32::new(0),
@@ -58,8 +58,8 @@ impl Drop for HeldBack {
     }
 }
 
-/// The flows whose responses wait because the callers have not read others. More of their requests would only have to wait,
-/// too.
+/// The flows whose responses wait because the callers have not read others. More of their requests would only
+/// have to wait, too.
 #[derive(Debug, Default)]
 pub(crate) struct HeldBackFlows {
     /// Number of such flows.

@@ -1,4 +1,5 @@
-//! A histogram whose values are counted elsewhere: caches keep their own buckets, which are exported at a scrape.
+//! A histogram whose values are counted elsewhere: caches keep their own buckets, which are exported at a
+//! scrape.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType};

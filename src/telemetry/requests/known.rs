@@ -1,5 +1,6 @@
-//! The names that may become label values ([`Known`]). All others are counted as `other`, so that invented names add
-//! no series: memory and scrape size stay bounded, and served resources always have room for theirs.
+//! The names that may become label values ([`Known`]). All others are counted as `other`, so that invented
+//! names add no series: memory and scrape size stay bounded, and served resources always have room for
+//! theirs.
 
 use super::Labels;
 use arc_swap::ArcSwap;
@@ -9,8 +10,8 @@ use std::sync::Arc;
 /// Label value for unknown names.
 pub(crate) const OTHER: &str = "other";
 
-/// Maximum number of group versions, those included whose series are to be removed. APIServices are objects, so their
-/// number is not limited otherwise.
+/// Maximum number of group versions, those included whose series are to be removed. APIServices are objects,
+/// so their number is not limited otherwise.
 const MAX_GROUP_VERSIONS: usize = 2000;
 /// Maximum number of paths. A path is added when it is answered successfully, so all are handlers' paths.
 const MAX_PATHS: usize = 512;
@@ -31,7 +32,7 @@ struct Names {
 
 type Versions = HashMap<Box<str>, Served>;
 
-/// What is known of a group version.
+/// A served group version: its resources, and whether an APIService registers it.
 #[derive(Clone, Default)]
 struct Served {
     resources: Resources,
@@ -39,7 +40,7 @@ struct Served {
     registered: bool,
 }
 
-/// Who serves a group version.
+/// The server of a group version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// An APIService, whose resources are not known.
@@ -100,7 +101,8 @@ impl Known {
         });
     }
 
-    /// Removes what [`add`](Self::add) said of this origin. A group version that nobody serves any longer is forgotten.
+    /// Removes what [`add`](Self::add) said of this origin. A group version that nobody serves any longer is
+    /// forgotten.
     pub(super) fn remove(&self, origin: Origin, group: &str, version: &str) {
         let names = self.0.load();
         if !names
@@ -123,7 +125,8 @@ impl Known {
         });
     }
 
-    /// The group versions that are no longer served, whose series the caller removes. Until then they count towards the limit.
+    /// The group versions that are no longer served, whose series the caller removes. Until then they count
+    /// towards the limit.
     pub(super) fn take_gone(&self) -> imbl::HashSet<(Box<str>, Box<str>)> {
         if self.0.load().gone.is_empty() {
             return imbl::HashSet::new();

@@ -1,4 +1,5 @@
-//! Authors of definitions who also write the custom resources: the schema is the attacker's, and so is the object.
+//! Authors of definitions who also write the custom resources: the schema is the attacker's, and so is the
+//! object.
 
 mod conversions;
 mod definitions;

@@ -1,4 +1,5 @@
-//! Authors of APIServices, who choose endpoints, certificates and targets. Also registers backends for other cases.
+//! Authors of APIServices, who choose endpoints, certificates and targets. Also registers backends for other
+//! cases.
 
 use super::Cases;
 use super::writers::joined;

@@ -1,4 +1,5 @@
-//! A process of another user on the gateway's machine, with access to files, sockets and the loopback interface.
+//! A process of another user on the gateway's machine, with access to files, sockets and the loopback
+//! interface.
 
 use super::Cases;
 use super::anonymous::upgrade;

@@ -1,5 +1,5 @@
-//! A hostile or broken webhook for authentication, authorization or audit. Only the requests that need it may be
-//! delayed.
+//! A hostile or broken webhook for authentication, authorization or audit. Only the requests that need it may
+//! be delayed.
 
 use super::Cases;
 use crate::backend::{Tls, json};
@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
 
-/// Sets the webhook's behaviour, then sends requests that make the gateway call it: unknown tokens, requests that no
-/// role allows, and audited writes.
+/// Sets the webhook's behaviour, then sends requests that make the gateway call it: unknown tokens, requests
+/// that no role allows, and audited writes.
 fn provoke(scene: &mut Scene<'_>, n: usize, behaviour: impl Fn(&mut Tls) + Send + Sync + 'static) {
     let Some(webhook) = &scene.stage.webhook else { return };
     webhook.becomes(Arc::new(move |_, io| behaviour(io)));

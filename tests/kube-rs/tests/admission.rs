@@ -1,5 +1,5 @@
-//! Admission webhooks written with kube-rs' `admission` types, over HTTP/2 and a certificate made on the spot: one adds a
-//! sidecar, one refuses with a warning.
+//! Admission webhooks written with kube-rs' `admission` types, over HTTP/2 and a certificate made on the
+//! spot: one adds a sidecar, one refuses with a warning.
 //!
 //! `TORANA_BIN` names the binary; `make test` builds it and sets the variable.
 

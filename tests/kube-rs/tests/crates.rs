@@ -1,6 +1,6 @@
-//! Compares the schema table and the codecs with the crates that describe the same kinds: k8s-openapi decodes and
-//! encodes our JSON, k8s-pb our protobuf. Every kind of the table is in both lists, or in the list of kinds that a
-//! crate lacks.
+//! Compares the schema table and the codecs with the crates that describe the same kinds: k8s-openapi decodes
+//! and encodes our JSON, k8s-pb our protobuf. Every kind of the table is in both lists, or in the list of
+//! kinds that a crate lacks.
 
 #[path = "../../../crates/kube-schema/tests/support/generator.rs"]
 mod generator;
@@ -16,8 +16,8 @@ use torana_kube_schema::decode::normalize;
 use torana_kube_schema::protobuf::{decode_message, encode_message};
 use torana_kube_schema::{Field, TypeDef, types};
 
-/// Definitions that k8s-openapi lacks: discovery documents, request options, metadata-only objects and what is stored but not
-/// served, which the release's OpenAPI document does not describe.
+/// Definitions that k8s-openapi lacks: discovery documents, request options, metadata-only objects and what
+/// is stored but not served, which the release's OpenAPI document does not describe.
 const NOT_TYPED: [&str; 10] = [
     "io.k8s.api.apidiscovery.v2.APIGroupDiscovery",
     "io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList",
@@ -172,7 +172,8 @@ fn difference(ours: &Value, theirs: &Value, path: &str) -> Option<String> {
                 .map(|(i, (a, b))| difference(a, b, &format!("{path}[{i}]")))
                 .find_map(|d| d)
         }
-        // What Go writes as null (or, above, omits) when unset, the crate decodes as an empty value of its type.
+        // What Go writes as null (or, above, omits) when unset, the crate decodes as an empty value of its
+        // type.
         (Value::Null, empty) if is_empty(empty) => None,
         // The crate writes whole floats with a fraction; in JSON both are the same number.
         (Value::Int(a), Value::Float(b)) if *a as f64 == *b => None,
@@ -208,7 +209,8 @@ fn check(
     kinds.iter().filter_map(differ).collect()
 }
 
-/// With every field filled no convention about unset fields matters, so both encode the same without normalising.
+/// With every field filled no convention about unset fields matters, so both encode the same without
+/// normalising.
 #[test]
 fn json_with_all_fields_equals_k8s_openapi() {
     let differ = |kind: &Kind| {
@@ -234,7 +236,8 @@ fn messages_with_all_fields_equal_k8s_pb() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4))]
 
-    /// Unset always-written fields differ: where the crate's type is not an `Option` it writes an empty value.
+    /// Unset always-written fields differ: where the crate's type is not an `Option` it writes an empty
+    /// value.
     #[test]
     fn json_equals_k8s_openapi(seed: u64) {
         let found = check(&kinds::typed(), |w| Generator::some(seed, w).strict(), |_, _| false, through_json);

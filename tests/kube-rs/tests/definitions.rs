@@ -1,4 +1,5 @@
-//! Definitions of the Gateway API and of cert-manager, from the crates that publish them, as kubectl uses them.
+//! Definitions of the Gateway API and of cert-manager, from the crates that publish them, as kubectl uses
+//! them.
 //!
 //! Both crates derive the definitions from Rust types with an older kube than the other tests use.
 

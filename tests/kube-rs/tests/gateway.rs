@@ -1,5 +1,5 @@
-//! Unmodified kube-rs against a gateway process with the example extension server behind it: typed and dynamic
-//! clients, discovery, watcher and reflector, for core and aggregated resources.
+//! Unmodified kube-rs against a gateway process with the example extension server behind it: typed and
+//! dynamic clients, discovery, watcher and reflector, for core and aggregated resources.
 //!
 //! `TORANA_BIN` and `TORANA_EXAMPLE` name the binaries; `make test` builds them and sets both.
 

@@ -71,8 +71,8 @@ pub(crate) fn echo(mut io: Tls, protocol: &str, mut left: usize) -> std::io::Res
     io.flush()
 }
 
-/// Port forwarding as kubelets do it, to a port that echoes. Of each forwarded connection the client opens the error
-/// stream first and the data stream next, with odd ids that ascend.
+/// Port forwarding as kubelets do it, to a port that echoes. Of each forwarded connection the client opens
+/// the error stream first and the data stream next, with odd ids that ascend.
 pub(crate) fn port_forward(mut io: Tls, protocol: &str) -> std::io::Result<()> {
     switch(&mut io, protocol)?;
     // No headers: a zlib stream of stored blocks, which goes on from frame to frame.
@@ -100,8 +100,8 @@ pub(crate) fn port_forward(mut io: Tls, protocol: &str) -> std::io::Result<()> {
     }
 }
 
-/// Says the request target on stdout, echoes stdin until it is half-closed, and checks that pings are answered. A target
-/// with `command=fail` exits with code 3.
+/// Says the request target on stdout, echoes stdin until it is half-closed, and checks that pings are
+/// answered. A target with `command=fail` exits with code 3.
 pub(crate) fn exec(mut io: Tls, target: &str, protocol: &str) -> std::io::Result<()> {
     switch(&mut io, protocol)?;
     let wanted = 1 + ["input=1", "output=1", "error=1"]

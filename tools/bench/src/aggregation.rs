@@ -1,5 +1,5 @@
-//! Aggregation scenarios: many backends, faulty backends, long and large responses, expensive writes. They run only
-//! when selected: `make bench ONLY=aggregation`, or one by name.
+//! Aggregation scenarios: many backends, faulty backends, long and large responses, expensive writes. They
+//! run only when selected: `make bench ONLY=aggregation`, or one by name.
 
 mod black_holes;
 mod flood;
@@ -11,9 +11,9 @@ mod streams;
 mod worst;
 
 use crate::client::Target;
+use crate::gateway::{Gateway, backend, base64, start};
 use crate::process::{Server, free_port};
 use crate::report::Report;
-use crate::scenarios::{Gateway, backend, base64, start};
 use hyper::Method;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -143,4 +143,29 @@ async fn patch(target: &Target, path: &str, patch: &Value) -> Result<(), String>
         return Ok(());
     }
     Err(format!("{path}: {status} {}", String::from_utf8_lossy(&body)))
+}
+
+/// An object of the group that `aggregated` registers.
+pub(crate) const PATH: &str = "/apis/bench.example.com/v1/gadgets/a";
+
+/// Registers a backend behind the gateway, in the namespace `bench`; returns it and its port when it is
+/// reachable.
+pub(crate) async fn aggregated(g: &Gateway, dir: &Path) -> Result<(Server, u16), String> {
+    let (server, port, pem) = backend(dir).await?;
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bench", "namespace": "bench"},
+        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}});
+    create(&g.target, "/api/v1/namespaces/bench/services", &service).await?;
+    let apiservice = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.bench.example.com"},
+        "spec": {"group": "bench.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10,
+            "caBundle": base64(pem.as_bytes()), "service": {"name": "bench", "namespace": "bench", "port": port}}});
+    create(&g.target, API_SERVICES, &apiservice).await?;
+    let until = Instant::now() + Duration::from_secs(20);
+    while !g.target.once(Method::GET, PATH, "").await?.0.is_success() {
+        if Instant::now() > until {
+            return Err("the APIService did not become available within 20 s".into());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok((server, port))
 }

@@ -1,5 +1,6 @@
-//! The API backend behind the proxies, over TLS, HTTP/2 or HTTP/1.1. It answers a GET with a small object, `…/big`
-//! with a mebibyte, `…/zeros?n=BYTES` with zeros, a watch with an endless response, and an upload with its length.
+//! The API backend behind the proxies, over TLS, HTTP/2 or HTTP/1.1. It answers a GET with a small object,
+//! `…/big` with a mebibyte, `…/zeros?n=BYTES` with zeros, a watch with an endless response, and an upload
+//! with its length.
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;

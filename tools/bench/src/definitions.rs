@@ -1,11 +1,13 @@
-//! Costs of CustomResourceDefinitions by their number, drawn to `docs/benchmarks/definitions-*.svg`: memory, start, and the time
-//! until a new one is served. Beside 1,000 of them, requests for a custom resource and for a ConfigMap, and discovery.
+//! Costs of CustomResourceDefinitions by their number, drawn to `docs/benchmarks/definitions-*.svg`: memory,
+//! start, and the time until a new one is served. Beside 1,000 of them, requests for a custom resource and
+//! for a ConfigMap, and discovery.
 
 use crate::client::load;
+use crate::gateway::{Gateway, start};
 use crate::growth::Curves;
 use crate::process::free_port;
 use crate::report::Report;
-use crate::scenarios::{Gateway, per, start};
+use crate::report::per;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::header::{self, HeaderValue};
@@ -21,8 +23,8 @@ const COUNTS: [u64; 4] = [1, 100, 1_000, 2_000];
 /// The number with which requests for a custom resource are compared with those for a built-in kind.
 const REQUESTS_BESIDE: u64 = 1_000;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// Properties of each object in the schema. A definition is then about as large as the median of those of cert-manager,
-/// kube-prometheus and cluster-api.
+/// Properties of each object in the schema. A definition is then about as large as the median of those of
+/// cert-manager, kube-prometheus and cluster-api.
 const WIDTH: usize = 6;
 const DEPTH: usize = 2;
 /// The age at which the watch cache has discarded a change.
@@ -231,8 +233,8 @@ async fn first_requests(g: &Gateway, n: u64, r: &mut Report) -> Result<f64, Stri
     Ok(median)
 }
 
-/// CPU of requests for a custom resource, and its ratio to that for a ConfigMap of about the same size. Each pair is measured
-/// in turns: creates, GETs, lists, and events to 100 watches.
+/// CPU of requests for a custom resource, and its ratio to that for a ConfigMap of about the same size. Each
+/// pair is measured in turns: creates, GETs, lists, and events to 100 watches.
 async fn requests(g: &Gateway, r: &mut Report) -> Result<(), String> {
     const OBJECTS: u64 = 2_000;
     const TURNS: usize = 3;

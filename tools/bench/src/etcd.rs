@@ -1,10 +1,11 @@
-//! What the gateway adds to etcd: `make bench ONLY=etcd`, with the etcd that `ETCD` names (default: in `PATH`). Every row
-//! compares with direct calls to the same etcd, made alternately in the same run.
+//! What the gateway adds to etcd: `make bench ONLY=etcd`, with the etcd that `ETCD` names (default: in
+//! `PATH`). Every row compares with direct calls to the same etcd, made alternately in the same run.
 
 use crate::client::{Sender, Target, exchange, load};
+use crate::gateway::{Gateway, config_map, start_with};
 use crate::process::{Server, free_port};
 use crate::report::Report;
-use crate::scenarios::{Gateway, config_map, note, per, start_with};
+use crate::report::{note, per};
 use bytes::Bytes;
 use etcd_client::{Client, GetOptions, WatchOptions};
 use http_body_util::BodyExt;
@@ -37,7 +38,8 @@ async fn member(dir: &Path) -> Result<(Server, String), String> {
     member_on(Path::new(&binary), dir, [free_port()?, free_port()?]).await
 }
 
-/// Starts one member of this binary on these ports, for clients and for peers, with the data in `dir`. Returns its URL, too.
+/// Starts one member of this binary on these ports, for clients and for peers, with the data in `dir`.
+/// Returns its URL, too.
 pub async fn member_on(binary: &Path, dir: &Path, [port, peer]: [u16; 2]) -> Result<(Server, String), String> {
     let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
     let mut c = Command::new(binary);

@@ -1,8 +1,9 @@
 //! Growth of costs with the number of objects and of watchers, drawn to `docs/benchmarks/*.svg`.
 
 use crate::client::load;
+use crate::gateway::{config_map, start};
 use crate::report::Report;
-use crate::scenarios::{config_map, per, start};
+use crate::report::per;
 use crate::svg::{Line, chart};
 use bytes::Bytes;
 use hyper::Method;
@@ -16,7 +17,8 @@ const OBJECTS: [u64; 3] = [1_000, 10_000, 100_000];
 const WATCHERS: [u64; 3] = [1, 100, 10_000];
 /// Watches per connection; the gateway is configured to allow somewhat more streams.
 const PER_CONNECTION: u64 = 200;
-/// The number of creates delivered to every watcher, chosen so that the CPU time exceeds the clock's resolution.
+/// The number of creates delivered to every watcher, chosen so that the CPU time exceeds the clock's
+/// resolution.
 fn events_for(watchers: u64) -> u64 {
     (100_000 / watchers).clamp(20, 4_000)
 }

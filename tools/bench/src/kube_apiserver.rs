@@ -1,10 +1,10 @@
-//! kube-apiserver with its own etcd, measured like Torana if `KUBE_APISERVER` names its binary (`ETCD` names that of
-//! etcd; default: in `PATH`). It is configured as in a cluster: TLS, RBAC, the aggregator with its client
-//! certificate.
+//! kube-apiserver with its own etcd, measured like Torana if `KUBE_APISERVER` names its binary (`ETCD` names
+//! that of etcd; default: in `PATH`). It is configured as in a cluster: TLS, RBAC, the aggregator with its
+//! client certificate.
 
 use crate::etcd;
+use crate::gateway::{Gateway, TOKEN, ready};
 use crate::process::{Server, free_port};
-use crate::scenarios::{Gateway, TOKEN, ready};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;

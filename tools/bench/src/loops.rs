@@ -1,9 +1,9 @@
-//! What the control loops cost, and how fast they delete: `make bench ONLY=loops`.
+//! Cost of the control loops, and how fast they delete: `make bench ONLY=loops`.
 
 use crate::client::load;
+use crate::gateway::{Gateway, start, start_with};
 use crate::process::free_port;
 use crate::report::Report;
-use crate::scenarios::{Gateway, start, start_with};
 use hyper::Method;
 use serde_json::{Value, json};
 use std::path::Path;

@@ -1,14 +1,15 @@
-//! The load generator behind `make bench`: measures a release build of Torana, and HAProxy and nginx for comparison,
-//! in one run.
+//! The load generator behind `make bench`: measures a release build of Torana, and HAProxy and nginx for
+//! comparison, in one run.
 //!
-//! CPU is user + system time of the server process, read from `/proc/<pid>/stat` around the load. Ratios to a peer
-//! are computed within one run, because the machines are noisy.
+//! CPU is user + system time of the server process, read from `/proc/<pid>/stat` around the load. Ratios to a
+//! peer are computed within one run, because the machines are noisy.
 
 mod aggregation;
 mod backend;
 mod client;
 mod definitions;
 mod etcd;
+mod gateway;
 mod growth;
 mod kube_apiserver;
 mod loops;

@@ -1,13 +1,13 @@
-//! HAProxy and nginx (Debian's packages) in front of the same backend, configured as a careful operator would: TLS on
-//! both sides, HTTP/2 towards the client, keep-alive pools towards the backend. A second HAProxy also does those
-//! parts of an aggregator's work that its configuration language can express.
+//! HAProxy and nginx (Debian's packages) in front of the same backend, configured as a careful operator
+//! would: TLS on both sides, HTTP/2 towards the client, keep-alive pools towards the backend. A second
+//! HAProxy also does those parts of an aggregator's work that its configuration language can express.
 
 use crate::process::Server;
 use std::path::Path;
 use std::process::Command;
 
-/// The second HAProxy's configuration: looks up a token, adds the identity headers for the backend, and the headers
-/// of the response. It does no authorization, flow control or retries.
+/// The second HAProxy's configuration: looks up a token, adds the identity headers for the backend, and the
+/// headers of the response. It does no authorization, flow control or retries.
 const AGGREGATOR: &str = "  http-request set-var(txn.user) http_auth_bearer,map({d}/tokens.map)
   http-request deny deny_status 401 unless { var(txn.user) -m found }
   http-request del-header authorization

@@ -1,6 +1,8 @@
 //! The table of results that a run prints.
 
+use crate::client::Load;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 #[derive(Default)]
 pub struct Report {
@@ -9,8 +11,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Attributes the following rows to this other program. They have no goals, and show their ratio to the earlier
-    /// row of the same name.
+    /// Attributes the following rows to this other program. They have no goals, and show their ratio to the
+    /// earlier row of the same name.
     pub fn for_peer(&mut self, program: &'static str) {
         self.beside = Some(program);
     }
@@ -52,4 +54,21 @@ impl Report {
         println!("\nwritten to {}", path.display());
         Ok(())
     }
+}
+
+/// Microseconds of CPU time for each of `n` requests.
+pub(crate) fn per(cpu: Duration, n: u64) -> f64 {
+    cpu.as_secs_f64() * 1e6 / n.max(1) as f64
+}
+
+/// The remark of a row about a load.
+pub(crate) fn note(l: &Load) -> String {
+    format!(
+        "{:.0}/s, mean {:.0} µs, p99 {:.0} µs, {} requests, {} failures",
+        l.requests as f64 / l.seconds,
+        l.mean_us,
+        l.p99_us,
+        l.requests,
+        l.failures
+    )
 }

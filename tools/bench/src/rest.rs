@@ -1,11 +1,11 @@
-//! Memory after a burst, drawn over time to `docs/benchmarks/rest-memory.svg`: six rounds of 20,000 creates and a
-//! deletecollection, with lists and watches.
+//! Memory after a burst, drawn over time to `docs/benchmarks/rest-memory.svg`: six rounds of 20,000 creates
+//! and a deletecollection, with lists and watches.
 
 use crate::client::load;
+use crate::gateway::{config_map, start};
 use crate::growth::Curves;
 use crate::process::free_port;
 use crate::report::Report;
-use crate::scenarios::{config_map, start};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::Method;

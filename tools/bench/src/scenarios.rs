@@ -1,115 +1,28 @@
 //! The scenarios and their limits. docs/BENCHMARKS.md explains the method.
 
-use crate::aggregation;
-use crate::client::{Load, Target, load};
+use crate::aggregation::{self, PATH, aggregated};
+use crate::client::{Target, load};
 use crate::definitions;
 use crate::etcd;
+use crate::gateway::{Gateway, TOKEN, config_map, in_own_dir, start};
 use crate::growth;
 use crate::kube_apiserver::KubeApiserver;
 use crate::loops;
 use crate::peers;
 use crate::process::{Server, free_port};
-use crate::report::Report;
+use crate::report::{Report, note, per};
 use crate::rest;
 use crate::webhooks;
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-pub(crate) const TOKEN: &str = "bench-token";
-
-pub(crate) fn per(cpu: Duration, n: u64) -> f64 {
-    cpu.as_secs_f64() * 1e6 / n.max(1) as f64
-}
-
-pub(crate) fn note(l: &Load) -> String {
-    format!(
-        "{:.0}/s, mean {:.0} µs, p99 {:.0} µs, {} requests, {} failures",
-        l.requests as f64 / l.seconds,
-        l.mean_us,
-        l.p99_us,
-        l.requests,
-        l.failures
-    )
-}
-
-pub(crate) struct Gateway {
-    pub server: Server,
-    pub target: Target,
-    pub started: Duration,
-}
-
-pub(crate) async fn start(torana: &Path, dir: &Path, port: u16) -> Result<Gateway, String> {
-    start_with(torana, dir, port, &[]).await
-}
-
-pub(crate) async fn start_with(torana: &Path, dir: &Path, port: u16, flags: &[&str]) -> Result<Gateway, String> {
-    std::fs::write(
-        dir.join("tokens.csv"),
-        format!("{TOKEN},bench,bench-uid,\"system:masters\"\n"),
-    )
-    .map_err(|e| e.to_string())?;
-    let mut c = Command::new(torana);
-    c.arg("serve")
-        .arg(format!("--secure-port={port}"))
-        .arg("--bind-address=127.0.0.1")
-        .arg(format!("--data-dir={}", dir.join("data").display()))
-        .arg(format!("--token-auth-file={}", dir.join("tokens.csv").display()))
-        .arg("--http2-max-streams-per-connection=250")
-        .arg("--max-requests-inflight=2000")
-        .arg("--max-mutating-requests-inflight=1000")
-        .args(flags);
-    let t = Instant::now();
-    let log = dir.join("torana.log");
-    ready(Server::start(&mut c, &log)?, port, t, &log).await
-}
-
-/// Polls until the server started at `t` is ready.
-pub(crate) async fn ready(server: Server, port: u16, t: Instant, log: &Path) -> Result<Gateway, String> {
-    let target = Target::new(port, TOKEN);
-    loop {
-        if let Ok((s, _)) = target.once(Method::GET, "/readyz", "").await
-            && s.is_success()
-        {
-            return Ok(Gateway {
-                server,
-                target,
-                started: t.elapsed(),
-            });
-        }
-        if t.elapsed() > Duration::from_secs(60) {
-            let log = std::fs::read_to_string(log).unwrap_or_default();
-            return Err(format!("it did not get ready within 60 s; its log:\n{log}"));
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
-pub(crate) fn config_map(i: u64) -> Bytes {
-    let data = "v".repeat(180);
-    json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": format!("c-{i:06}"), "labels": {"app": "bench", "shard": format!("{}", i % 10)}},
-        "data": {"key": data}})
-    .to_string()
-    .into()
-}
-
 pub async fn run(torana: PathBuf, only: &[String]) -> Result<(), String> {
     in_own_dir(async |dir| all(&torana, dir, only).await).await
-}
-
-/// Runs `work` with a new directory and removes it afterwards.
-pub(crate) async fn in_own_dir(work: impl AsyncFnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
-    let dir = std::env::temp_dir().join(format!("torana-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let result = work(&dir).await;
-    let _ = std::fs::remove_dir_all(&dir);
-    result
 }
 
 async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
@@ -117,7 +30,8 @@ async fn all(torana: &Path, dir: &Path, only: &[String]) -> Result<(), String> {
     let mut r = Report::default();
     println!("| what | figure | goal | |\n|---|---|---|---|");
 
-    // All starts use one port: another port means another published address, which is work only a first start does.
+    // All starts use one port: another port means another published address, which is work only a first start
+    // does.
     let port = free_port()?;
     start(torana, dir, port).await?.server.stop();
     if wanted("start") {
@@ -419,64 +333,4 @@ async fn proxied(g: &Gateway, with_peers: bool, dir: &Path, r: &mut Report) -> R
         }
     }
     Ok(())
-}
-
-/// An object of the group that `aggregated` registers.
-pub(crate) const PATH: &str = "/apis/bench.example.com/v1/gadgets/a";
-
-/// Registers a backend behind the gateway, in the namespace `bench`; returns it and its port when it is reachable.
-pub(crate) async fn aggregated(g: &Gateway, dir: &Path) -> Result<(Server, u16), String> {
-    let (server, port, pem) = backend(dir).await?;
-    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bench", "namespace": "bench"},
-        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}});
-    aggregation::create(&g.target, "/api/v1/namespaces/bench/services", &service).await?;
-    let apiservice = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-        "metadata": {"name": "v1.bench.example.com"},
-        "spec": {"group": "bench.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10,
-            "caBundle": base64(pem.as_bytes()), "service": {"name": "bench", "namespace": "bench", "port": port}}});
-    aggregation::create(&g.target, aggregation::API_SERVICES, &apiservice).await?;
-    let until = Instant::now() + Duration::from_secs(20);
-    while !g.target.once(Method::GET, PATH, "").await?.0.is_success() {
-        if Instant::now() > until {
-            return Err("the APIService did not become available within 20 s".into());
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    Ok((server, port))
-}
-
-/// Starts the backend: its process, its port, and its CA certificate.
-pub(crate) async fn backend(dir: &Path) -> Result<(Server, u16, String), String> {
-    let names = ["localhost", "*.bench.svc", "127.0.0.1"].map(str::to_owned).to_vec();
-    let cert = rcgen::generate_simple_self_signed(names).map_err(|e| e.to_string())?;
-    let pem = cert.cert.pem();
-    std::fs::write(dir.join("backend.crt"), &pem).map_err(|e| e.to_string())?;
-    std::fs::write(dir.join("backend.key"), cert.signing_key.serialize_pem()).map_err(|e| e.to_string())?;
-    // Remove the file of an earlier backend.
-    let _ = std::fs::remove_file(dir.join("backend.port"));
-    let me = std::env::current_exe().map_err(|e| e.to_string())?;
-    let server = Server::start(Command::new(me).arg("backend").arg(dir), &dir.join("backend.log"))?;
-    loop {
-        let port = std::fs::read_to_string(dir.join("backend.port"));
-        match port.ok().and_then(|t| t.parse().ok()) {
-            Some(port) => return Ok((server, port, pem)),
-            None => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-    }
-}
-
-pub(crate) fn base64(bytes: &[u8]) -> String {
-    const A: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for c in bytes.chunks(3) {
-        let n = u32::from(c[0]) << 16 | u32::from(*c.get(1).unwrap_or(&0)) << 8 | u32::from(*c.get(2).unwrap_or(&0));
-        for i in 0..4 {
-            if i <= c.len() {
-                out.push(A[(n >> (18 - 6 * i) & 63) as usize] as char);
-            } else {
-                out.push('=');
-            }
-        }
-    }
-    out
 }

@@ -1,9 +1,10 @@
-//! The training load for the profile-guided build (`make dist`): a small version of a gateway's typical work. Nothing
-//! is measured here.
+//! The training load for the profile-guided build (`make dist`): a small version of a gateway's typical work.
+//! Nothing is measured here.
 
 use crate::aggregation::create;
+use crate::aggregation::{PATH, aggregated};
 use crate::client::{Target, load};
-use crate::scenarios::{Gateway, PATH, aggregated, config_map, in_own_dir, start};
+use crate::gateway::{Gateway, config_map, in_own_dir, start};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::Method;
@@ -11,7 +12,8 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Runs the load against this binary twice over one data directory: first to fill it, then to start with it full.
+/// Runs the load against this binary twice over one data directory: first to fill it, then to start with it
+/// full.
 pub async fn run(torana: PathBuf) -> Result<(), String> {
     in_own_dir(async |dir| {
         let port = crate::process::free_port()?;

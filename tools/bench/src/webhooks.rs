@@ -1,10 +1,11 @@
-//! The cost of admission webhooks: none, many that do not match, one that matches, and the latency of other kinds beside one that
-//! hangs.
+//! The cost of admission webhooks: none, many that do not match, one that matches, and the latency of other
+//! kinds beside one that hangs.
 
 use crate::client::{Load, load};
+use crate::gateway::{Gateway, config_map, start};
 use crate::process::free_port;
 use crate::report::Report;
-use crate::scenarios::{Gateway, config_map, note, per, start};
+use crate::report::{note, per};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;

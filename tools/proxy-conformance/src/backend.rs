@@ -1,5 +1,5 @@
-//! Scripted backends: API servers that answer as a case prescribes, record what they receive, and fail where they
-//! should.
+//! Scripted backends: API servers that answer as a case prescribes, record what they receive, and fail where
+//! they should.
 
 mod faulty_stream;
 mod h1;

@@ -7,7 +7,7 @@ pub(crate) use expect::{Outcome, not_spoofed};
 
 use crate::backend::{Fault, Framing, Part, Script, StreamAction};
 use crate::client::{Http, Request, RequestBody};
-use crate::environment::Scene;
+use crate::environment::{Need, Scene};
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -21,17 +21,6 @@ pub enum Level {
     Upstream,
     /// kube-apiserver v1.36 does not behave so, but a gateway can.
     Beyond,
-}
-
-/// A property of the gateway or its configuration that a case requires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// It refuses redirects (the default).
-    RedirectsRefused,
-    /// It passes redirects on (`--redirects=passed`).
-    RedirectsPassed,
-    /// It trusts a front proxy whose certificate is available (`--http_versions-proxy-certificate`).
-    FrontProxy,
 }
 
 /// The result of a scenario: success, or what is wrong.
@@ -174,8 +163,8 @@ impl Case {
         self.exchange(|e| e.request.body = body)
     }
 
-    /// Sends these HTTP/1.1 bytes instead of a request; `{auth}` stands for the credentials' header line, `{case}` for
-    /// the case's.
+    /// Sends these HTTP/1.1 bytes instead of a request; `{auth}` stands for the credentials' header line,
+    /// `{case}` for the case's.
     pub fn raw(self, text: &str) -> Self {
         self.http1_only()
             .exchange(|e| e.request.raw = Some(text.as_bytes().to_vec()))

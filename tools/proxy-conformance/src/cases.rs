@@ -1,5 +1,5 @@
-//! The cases, grouped by topic. Numeric ids group facts about kube-apiserver by topic; `docs/proxy-conformance.md`
-//! lists the groups.
+//! The cases, grouped by topic. Numeric ids group facts about kube-apiserver by topic;
+//! `docs/proxy-conformance.md` lists the groups.
 
 mod bodies;
 mod connections;

@@ -6,7 +6,6 @@ mod objects;
 pub use egress::Egress;
 
 use crate::backend::{Backend, BackendHandle, CASE_HEADER, Script};
-use crate::case::Need;
 use crate::client::{Credentials, Http, Request, Response, Target};
 use crate::pki::{Certificate, Pki};
 use serde_json::Value;
@@ -140,6 +139,17 @@ pub struct Environment {
     bundle: String,
     backends: BTreeMap<&'static str, Backend>,
     cases: AtomicU64,
+}
+
+/// A property of the gateway or its configuration that a case requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It refuses redirects (the default).
+    RedirectsRefused,
+    /// It passes redirects on (`--redirects=passed`).
+    RedirectsPassed,
+    /// It trusts a front proxy whose certificate is available (`--front-proxy-certificate`).
+    FrontProxy,
 }
 
 /// The context of a running case.

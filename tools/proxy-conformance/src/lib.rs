@@ -1,10 +1,10 @@
-//! Conformance cases for aggregating API gateways: how a gateway must treat the requests that it proxies, one fact
-//! per case.
+//! Conformance cases for aggregating API gateways: how a gateway must treat the requests that it proxies, one
+//! fact per case.
 //!
-//! A run starts scripted backends in its own process, registers them with the gateway under test ([`environment`]),
-//! sends requests and compares what both ends received ([`case`], [`run`]). The gateway is given by a URL and
-//! credentials: Torana's tests and the program of this crate use the same [`cases`]. `docs/proxy-conformance.md` is the
-//! manual.
+//! A run starts scripted backends in its own process, registers them with the gateway under test
+//! ([`environment`]), sends requests and compares what both ends received ([`case`], [`run`]). The gateway is
+//! given by a URL and credentials: Torana's tests and the program of this crate use the same [`cases`].
+//! `docs/proxy-conformance.md` is the manual.
 #![warn(missing_docs)]
 
 pub mod backend;

@@ -1,4 +1,5 @@
-//! The command `proxy-conformance`: runs the cases against a gateway. `docs/proxy-conformance.md` is the manual.
+//! The command `proxy-conformance`: runs the cases against a gateway. `docs/proxy-conformance.md` is the
+//! manual.
 
 use proxy_conformance::case::Case;
 use proxy_conformance::client::Credentials;
@@ -153,7 +154,8 @@ fn parse(args: &[String]) -> Result<Invocation, String> {
     })
 }
 
-/// The cases to run. A prefix that matches none is an error, because a run of no cases would count as a success.
+/// The cases to run. A prefix that matches none is an error, because a run of no cases would count as a
+/// success.
 fn selected(only: &[String]) -> Result<Vec<Case>, String> {
     let mut cases = cases::all();
     if let Some(prefix) = only

@@ -133,8 +133,8 @@ async fn one(scene: &Scene<'_>, exchange: &Exchange) -> Result<(), String> {
             Event::Request(seen) => Some(*seen),
             Event::ClientDisconnected => None,
         })
-        // Leave out the fence, and delayed requests of earlier cases. Keep requests without a case number, which may
-        // be smuggled.
+        // Leave out the fence, and delayed requests of earlier cases. Keep requests without a case number,
+        // which may be smuggled.
         .filter(|seen| {
             matches!(*seen.values(CASE_HEADER), [] | [_, _, ..]) || seen.values(CASE_HEADER) == [number.as_str()]
         })
@@ -168,8 +168,8 @@ fn context(why: String, outcome: &Outcome, backend: &Backend) -> String {
 
 const FENCE: &str = "fence";
 
-/// Sends raw bytes followed by one valid request (the fence). If the gateway reads the bytes as a further request,
-/// that request has reached the backend by the time the fence is answered.
+/// Sends raw bytes followed by one valid request (the fence). If the gateway reads the bytes as a further
+/// request, that request has reached the backend by the time the fence is answered.
 async fn exchange_with_fence(scene: &Scene<'_>, request: &Request) -> Result<Response, String> {
     let exchange = async {
         let (response, mut io) = scene.environment.target.over_http1(request).await?;

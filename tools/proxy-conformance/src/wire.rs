@@ -3,7 +3,8 @@
 use std::io;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// Names and values, in order and as spelled. Bytes beyond ASCII are mapped to the characters with the same number.
+/// Names and values, in order and as spelled. Bytes beyond ASCII are mapped to the characters with the same
+/// number.
 pub type Headers = Vec<(String, String)>;
 
 /// The limit on the length of a line.

@@ -21,7 +21,8 @@ pub struct Added {
 /// All corrections. Keys are `definition.field`, or a definition, without `io.k8s.`.
 #[derive(Debug, Default)]
 pub struct Corrections {
-    /// `optional`, `required`, `always`, `omitted`, `omitzero`, `pointer`, `value`: the fields each applies to.
+    /// `optional`, `required`, `always`, `omitted`, `omitzero`, `pointer`, `value`: the fields each applies
+    /// to.
     pub marks: BTreeMap<String, BTreeSet<String>>,
     pub defaults: BTreeMap<String, String>,
     pub lists: BTreeMap<String, List>,

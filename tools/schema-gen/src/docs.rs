@@ -1,5 +1,5 @@
-//! The documentation of messages and their fields, from the comments of k8s-pb's structs. It has what k8s-openapi lacks: the
-//! lists of each kind, and the options that requests take as query parameters.
+//! The documentation of messages and their fields, from the comments of k8s-pb's structs. It has what
+//! k8s-openapi lacks: the lists of each kind, and the options that requests take as query parameters.
 //!
 //! Entry point: [`Docs::read`].
 
@@ -8,7 +8,8 @@ use crate::tags::key;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Documentation by message and field; a message's own is under the empty field. Names are normalised by [`key`].
+/// Documentation by message and field; a message's own is under the empty field. Names are normalised by
+/// [`key`].
 pub struct Docs(BTreeMap<String, BTreeMap<String, String>>);
 
 impl Docs {
@@ -59,8 +60,8 @@ fn read_module(module: &str, text: &str, messages: &mut BTreeMap<String, BTreeMa
     }
 }
 
-/// A comment as OpenAPI documents have it: lines are joined, paragraphs are kept, markers (`+optional`) are not, and what prost
-/// escapes for rustdoc is undone.
+/// A comment as OpenAPI documents have it: lines are joined, paragraphs are kept, markers (`+optional`) are
+/// not, and what prost escapes for rustdoc is undone.
 fn plain(comment: &[&str]) -> String {
     let mut out = String::new();
     let mut ended = false;

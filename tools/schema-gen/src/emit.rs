@@ -125,8 +125,8 @@ pub fn table(defs: &BTreeMap<String, Def>) -> String {
     out
 }
 
-/// Each field's place in Go's struct, counted over embedded structs: the type's `kind` and `apiVersion` first, which no
-/// message has.
+/// Each field's place in Go's struct, counted over embedded structs: the type's `kind` and `apiVersion`
+/// first, which no message has.
 fn places(def: &Def) -> BTreeMap<&str, usize> {
     let mut fields: Vec<(bool, bool, &[u16], &str)> = (def.fields.iter())
         .map(|(name, f)| match &f.wire {

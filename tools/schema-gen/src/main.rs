@@ -1,7 +1,7 @@
 //! Writes the schema table of the built-in kinds, `crates/kube-schema/src/table.rs`.
 //!
-//! `cargo run -p schema-gen` writes it; `cargo run -p schema-gen -- --check` fails if the committed file differs from
-//! the generated one.
+//! `cargo run -p schema-gen` writes it; `cargo run -p schema-gen -- --check` fails if the committed file
+//! differs from the generated one.
 
 use schema_gen::Model;
 use std::path::Path;

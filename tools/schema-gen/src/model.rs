@@ -125,7 +125,7 @@ fn written_type(text: &str) -> Ty {
     }
 }
 
-/// What Go writes for the field when it is not set.
+/// Go's encoding of the field when it is not set.
 fn emit(ty: &Ty, required: bool, key: &str, c: &Corrections) -> &'static str {
     let omitempty = if required {
         c.has("omitted", key)

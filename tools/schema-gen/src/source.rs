@@ -1,11 +1,12 @@
-//! Parses the source text of k8s-openapi. Of each definition it reads the JSON schema literal, group, version and
-//! kind, and the list strategies of the DeepMerge impl.
+//! Parses the source text of k8s-openapi. Of each definition it reads the JSON schema literal, group, version
+//! and kind, and the list strategies of the DeepMerge impl.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The modules of k8s-pb under `root`, the crate's `src`: the name of each without separators, and the text of its `mod.rs`.
+/// The modules of k8s-pb under `root`, the crate's `src`: the name of each without separators, and the text
+/// of its `mod.rs`.
 pub fn modules(root: &Path) -> Vec<(String, String)> {
     let mut modules = Vec::new();
     let mut dirs = vec![(root.to_owned(), String::new())];

@@ -1,14 +1,14 @@
-//! Protobuf field numbers and the order of fields in Go's structs, from k8s-pb's `#[prost(…)]` attributes and the
-//! corrections. The order is that of the messages: `go-to-protobuf` writes their fields as the structs declare them, whatever
-//! their numbers, and prost keeps that order.
+//! Protobuf field numbers and the order of fields in Go's structs, from k8s-pb's `#[prost(…)]` attributes and
+//! the corrections. The order is that of the messages: `go-to-protobuf` writes their fields as the structs
+//! declare them, whatever their numbers, and prost keeps that order.
 
 use crate::corrections::Corrections;
 use crate::source;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Field numbers by message and field. Lookups ignore case and all characters except letters and digits, because the
-/// crate spells names differently.
+/// Field numbers by message and field. Lookups ignore case and all characters except letters and digits,
+/// because the crate spells names differently.
 pub struct Tags {
     messages: BTreeMap<String, BTreeMap<String, Declared>>,
 }

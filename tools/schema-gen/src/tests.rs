@@ -85,8 +85,9 @@ fn rows(table: &str) -> Vec<(String, String)> {
     out
 }
 
-/// Everything the gateway does with a field (decoding, protobuf, apply, patches, OpenAPI) follows from its row, so
-/// adding the row is the whole change. `crates/kube-schema/src/tests.rs` shows that for the fields that corrections add today.
+/// Everything the gateway does with a field (decoding, protobuf, apply, patches, OpenAPI) follows from its
+/// row, so adding the row is the whole change. `crates/kube-schema/src/tests.rs` shows that for the fields
+/// that corrections add today.
 #[test]
 fn a_correction_line_adds_a_field() {
     let corrections = include_str!("../corrections.txt");

@@ -1,6 +1,7 @@
 //! The fields a write changes, in terms of each API version that managers recorded their fields in.
 //!
-//! [`Changes`] converts and compares the objects once per distinct shape, however many managers and versions there are.
+//! [`Changes`] converts and compares the objects once per distinct shape, however many managers and versions
+//! there are.
 
 use super::fieldset::FieldSet;
 use super::managed::ManagedEntry;

@@ -57,8 +57,8 @@ pub struct ManagedEntry {
     pub subresource: Str,
     /// The time of the last change. Absent after an apply that changed nothing.
     pub time: Option<Str>,
-    /// The fields owned. Remove fields only with `ManagedEntry::remove_fields`, which also invalidates the cached
-    /// encoding.
+    /// The fields owned. Remove fields only with `ManagedEntry::remove_fields`, which also invalidates the
+    /// cached encoding.
     pub fields: FieldSet,
     /// The entry as it was read; reused on encoding while the entry is unchanged.
     encoded: Option<Value>,
@@ -85,8 +85,8 @@ impl ManagedEntry {
         }
     }
 
-    /// Entries with equal identity are merged. Applies of a manager share one entry across versions; updates have one
-    /// per version.
+    /// Entries with equal identity are merged. Applies of a manager share one entry across versions; updates
+    /// have one per version.
     fn identity(&self) -> (Operation, &Str, &Str, Option<&Str>) {
         let version = (self.operation == Operation::Update).then_some(&self.api_version);
         (self.operation, &self.manager, &self.subresource, version)
@@ -220,8 +220,8 @@ pub(super) fn store(object: &mut Value, mut entries: Vec<ManagedEntry>) {
     }
 }
 
-/// Removes the fields that no manager owns: object identity, versions, and metadata set only by the server. Other
-/// descendants of `metadata`, such as labels, stay.
+/// Removes the fields that no manager owns: object identity, versions, and metadata set only by the server.
+/// Other descendants of `metadata`, such as labels, stay.
 pub(super) fn strip(set: &mut FieldSet) {
     const ROOT: [&str; 3] = ["apiVersion", "kind", "metadata"];
     const METADATA: [&str; 9] = [
@@ -246,9 +246,9 @@ pub(super) fn strip(set: &mut FieldSet) {
     });
 }
 
-/// Selects the entries to start from: the client's list if it sent a valid one, otherwise the live one. An empty
-/// list, or a list with one empty entry, resets the managed fields. Writes through subresources always start from the
-/// live ones.
+/// Selects the entries to start from: the client's list if it sent a valid one, otherwise the live one. An
+/// empty list, or a list with one empty entry, resets the managed fields. Writes through subresources always
+/// start from the live ones.
 fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
     let resets = match sent {
         Value::Array(a) => a.is_empty() || matches!(a.as_slice(), [Value::Object(m)] if m.is_empty()),
@@ -261,8 +261,8 @@ fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
         if let Ok(mut entries) = decode(sent)
             && !entries.is_empty()
         {
-            // The client's encoding may contain unknown elements; dropping the cached form re-encodes only what was
-            // understood.
+            // The client's encoding may contain unknown elements; dropping the cached form re-encodes only
+            // what was understood.
             entries.iter_mut().for_each(|e| e.encoded = None);
             return entries;
         }
@@ -272,9 +272,10 @@ fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
 
 /// Updates `metadata.managedFields` of `new` for a create (`live` is `None`), an update or a patch.
 ///
-/// `new` is the object after decoding and defaulting, before admission; its own `managedFields` are the ones the
-/// client sent. `reset` lists the fields that writes through this endpoint never own. Both objects must be at the
-/// writer's version and normalised the way the server serialises them, so that empty structs compare equal.
+/// `new` is the object after decoding and defaulting, before admission; its own `managedFields` are the ones
+/// the client sent. `reset` lists the fields that writes through this endpoint never own. Both objects must
+/// be at the writer's version and normalised the way the server serialises them, so that empty structs
+/// compare equal.
 pub fn update_managed_fields<S: ApplySchema>(
     schema: S,
     live: Option<&Value>,
@@ -343,8 +344,8 @@ pub(super) fn take(mut entries: Vec<ManagedEntry>, mut taken: FieldSet, writer: 
     cap(entries)
 }
 
-/// Merges the oldest Update entries per version until at most ten are left. Entries of different versions are never
-/// merged.
+/// Merges the oldest Update entries per version until at most ten are left. Entries of different versions are
+/// never merged.
 fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
     let mut count = entries.iter().filter(|e| e.operation == Operation::Update).count();
     if count <= MAX_UPDATE_ENTRIES {
@@ -352,8 +353,8 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
     }
     entries.sort_by(|a, b| a.order().cmp(&b.order()));
     let (mut kept, updates): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| e.operation == Operation::Apply);
-    // Per version: the oldest entry, which becomes the "ancient-changes" entry once another is merged into it, and
-    // the merged sets.
+    // Per version: the oldest entry, which becomes the "ancient-changes" entry once another is merged into
+    // it, and the merged sets.
     let mut buckets: BTreeMap<Str, (ManagedEntry, Vec<FieldSet>)> = BTreeMap::new();
     let mut rest = Vec::new();
     for e in updates {

@@ -1,5 +1,6 @@
-//! [`overlay`] merges a configuration into an object without ownership, as mutating admission policies do (upstream:
-//! `admission/plugin/policy/mutating/patch/smd.go`): nothing is removed, and `managedFields` is left alone.
+//! [`overlay`] merges a configuration into an object without ownership, as mutating admission policies do
+//! (upstream: `admission/plugin/policy/mutating/patch/smd.go`): nothing is removed, and `managedFields` is
+//! left alone.
 
 use super::check::nonconformity;
 use super::merge::merge;
@@ -24,7 +25,8 @@ pub enum OverlayError {
 /// The object with the configuration merged into it. Both are of the kind of the schema.
 ///
 /// # Errors
-/// The configuration does not conform to the schema, or contains a list or an object that can only be replaced as a whole.
+/// The configuration does not conform to the schema, or contains a list or an object that can only be
+/// replaced as a whole.
 pub fn overlay<S: ApplySchema>(schema: S, object: &Value, config: &Value) -> Result<Value, OverlayError> {
     if let Some(why) = nonconformity(config, schema) {
         return Err(OverlayError::Nonconforming(why));

@@ -74,7 +74,8 @@ impl Ord for PathElement {
     }
 }
 
-/// A total order of JSON values. As upstream, numbers compare by magnitude, so `1` and `1.0` are the same key.
+/// A total order of JSON values. As upstream, numbers compare by magnitude, so `1` and `1.0` are the same
+/// key.
 fn compare_values(a: &Value, b: &Value) -> Ordering {
     fn class(v: &Value) -> u8 {
         match v {
@@ -168,7 +169,8 @@ impl PathElement {
         }
     }
 
-    /// Decodes a key of `fieldsV1`. `Ok(None)` for an unknown kind of element, which is dropped as upstream does.
+    /// Decodes a key of `fieldsV1`. `Ok(None)` for an unknown kind of element, which is dropped as upstream
+    /// does.
     pub(super) fn decode(s: &str) -> Result<Option<Self>, MalformedFields> {
         let Some((class, rest)) = s.split_at_checked(2).filter(|(c, _)| c.ends_with(':')) else {
             return Err(MalformedFields::NoColon(s.to_owned()));

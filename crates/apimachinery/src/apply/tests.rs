@@ -1,4 +1,5 @@
-//! Complexity tests: requests built to be expensive must not take quadratic time. Each took minutes before its fix.
+//! Complexity tests: requests built to be expensive must not take quadratic time. Each took minutes before
+//! its fix.
 
 use super::managed::tests::{Toy, writer};
 use super::*;

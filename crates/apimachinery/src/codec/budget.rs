@@ -1,9 +1,9 @@
 //! [`DecodeBudget`]: a memory limit for decoded documents.
 //!
-//! A tree is larger than its encoding: an element of `[0,0,…]` takes two bytes of text and 32 in the tree, an empty
-//! message in a protobuf list likewise, a small CBOR number takes a single byte, and a YAML alias expands to any
-//! size. Every decoder charges an allocation to the budget before it allocates, and fails once the budget is
-//! exhausted.
+//! A tree is larger than its encoding: an element of `[0,0,…]` takes two bytes of text and 32 in the tree, an
+//! empty message in a protobuf list likewise, a small CBOR number takes a single byte, and a YAML alias
+//! expands to any size. Every decoder charges an allocation to the budget before it allocates, and fails once
+//! the budget is exhausted.
 
 use crate::interrupt::checkpoint;
 use crate::value::{Str, Value};
@@ -41,7 +41,8 @@ impl DecodeBudget {
         Self::of(length.saturating_mul(Self::FACTOR).clamp(Self::MIN, Self::MAX))
     }
 
-    /// The budget for trusted documents that fit into memory, such as stored objects and the administrator's files.
+    /// The budget for trusted documents that fit into memory, such as stored objects and the administrator's
+    /// files.
     pub const fn unlimited() -> Self {
         Self::of(usize::MAX)
     }
@@ -66,8 +67,8 @@ impl DecodeBudget {
         }
     }
 
-    /// A cancellation point for decoding whose requester is gone. Unlimited budgets have none: the server's own
-    /// documents are also decoded while a lock is held or in the course of a write.
+    /// A cancellation point for decoding whose requester is gone. Unlimited budgets have none: the server's
+    /// own documents are also decoded while a lock is held or in the course of a write.
     #[inline]
     pub fn checkpoint(&self) {
         if self.limit != usize::MAX {
@@ -116,8 +117,8 @@ pub fn weight(v: &Value) -> usize {
     }
 }
 
-/// An upper bound of the memory needed to decode a body, for admission by memory: the body, the text strings are
-/// built from, and the tree. For YAML also the tokens its parser buffers.
+/// An upper bound of the memory needed to decode a body, for admission by memory: the body, the text strings
+/// are built from, and the tree. For YAML also the tokens its parser buffers.
 pub fn decoded_size_limit(body_length: usize, is_yaml: bool) -> usize {
     /// Parser memory per body byte: a token of 376 bytes for an element of two.
     const TOKENS: usize = 376 / 2;

@@ -1,9 +1,10 @@
-//! CBOR (RFC 8949) with the restrictions of Kubernetes' `CBORServingAndStorage` format, as configured in upstream's
-//! `runtime/serializer/cbor/internal/modes`.
+//! CBOR (RFC 8949) with the restrictions of Kubernetes' `CBORServingAndStorage` format, as configured in
+//! upstream's `runtime/serializer/cbor/internal/modes`.
 //!
-//! Start at [`to_vec`] and [`decode`]. The encoder writes the self-described tag, byte strings for strings and keys,
-//! keys sorted by their encoding, the shortest exact float, and definite lengths. The decoder also accepts text
-//! strings, indefinite lengths and expected-conversion tags. It rejects duplicate keys, bignums, NaN and infinities.
+//! Start at [`to_vec`] and [`decode`]. The encoder writes the self-described tag, byte strings for strings
+//! and keys, keys sorted by their encoding, the shortest exact float, and definite lengths. The decoder also
+//! accepts text strings, indefinite lengths and expected-conversion tags. It rejects duplicate keys, bignums,
+//! NaN and infinities.
 
 mod decode;
 
@@ -141,8 +142,8 @@ fn write(out: &mut Vec<u8>, value: &Value) {
         Value::Object(map) => {
             head(out, MAP, map.len() as u64);
             let mut pairs: Vec<(&str, &Value)> = map.iter().collect();
-            // An encoded key starts with its length, so shorter keys sort first. The map is already in byte order,
-            // and the sort is stable.
+            // An encoded key starts with its length, so shorter keys sort first. The map is already in byte
+            // order, and the sort is stable.
             pairs.sort_by_key(|(k, _)| k.len());
             for (k, v) in pairs {
                 string(out, k);

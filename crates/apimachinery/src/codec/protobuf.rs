@@ -1,7 +1,7 @@
 //! Schemaless protobuf: the wire format, and the envelope Kubernetes wraps its objects in.
 //!
-//! Start at [`open`] and [`Reader`] for decoding, [`envelope`] and [`frame`] for encoding. Messages of API kinds are
-//! converted with a schema table.
+//! Start at [`open`] and [`Reader`] for decoding, [`envelope`] and [`frame`] for encoding. Messages of API
+//! kinds are converted with a schema table.
 
 use std::borrow::Cow;
 
@@ -148,8 +148,8 @@ pub fn envelope_tail(out: &mut Vec<u8>) {
 
 const ENVELOPE_TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
 
-/// Returns the bytes before and after a message of `message` bytes in a watch [`frame`] with its envelope, so that
-/// the message can be shared between watchers without a copy.
+/// Returns the bytes before and after a message of `message` bytes in a watch [`frame`] with its envelope, so
+/// that the message can be shared between watchers without a copy.
 pub fn frame_around(event: &str, api_version: &str, kind: &str, message: usize) -> (Vec<u8>, &'static [u8]) {
     let mut envelope = Vec::with_capacity(64);
     envelope_head(&mut envelope, api_version, kind);
@@ -172,7 +172,8 @@ pub fn frame_around(event: &str, api_version: &str, kind: &str, message: usize) 
     (out, &ENVELOPE_TAIL)
 }
 
-/// Encodes a watch frame: the length in four big-endian bytes, then a `WatchEvent` that contains an enveloped object.
+/// Encodes a watch frame: the length in four big-endian bytes, then a `WatchEvent` that contains an enveloped
+/// object.
 pub fn frame(event: &str, object: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(object.len() + event.len() + 20);
     out.extend_from_slice(&[0; 4]);

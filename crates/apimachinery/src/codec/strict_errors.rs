@@ -2,8 +2,8 @@
 
 use crate::field::{MAX_TEXT, cut};
 
-/// Unknown and duplicate fields in document order. Upstream's strict decoder also stops at [`MAX`](Self::MAX); the
-/// texts are bounded here as well, because each contains a path chosen by the client.
+/// Unknown and duplicate fields in document order. Upstream's strict decoder also stops at
+/// [`MAX`](Self::MAX); the texts are bounded here as well, because each contains a path chosen by the client.
 #[derive(Clone, Debug, Default)]
 pub struct StrictErrors {
     texts: Vec<String>,

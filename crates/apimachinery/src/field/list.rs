@@ -1,7 +1,7 @@
 //! [`ErrorList`]: a bounded list of validation errors, and their aggregation into one message.
 //!
-//! A body of three megabytes can be invalid in a million places. Nobody reads that many errors, and each takes far
-//! more memory than the bytes at fault.
+//! A body of three megabytes can be invalid in a million places. Nobody reads that many errors, and each
+//! takes far more memory than the bytes at fault.
 
 use super::{FieldError, FieldErrorKind};
 use std::collections::HashSet;
@@ -143,8 +143,8 @@ impl From<Vec<FieldError>> for ErrorList {
     }
 }
 
-/// Joins errors like upstream's `utilerrors.Aggregate`: a single one bare, several in brackets, duplicates once.
-/// Errors that do not fit into [`MAX_TEXT`] are counted.
+/// Joins errors like upstream's `utilerrors.Aggregate`: a single one bare, several in brackets, duplicates
+/// once. Errors that do not fit into [`MAX_TEXT`] are counted.
 pub fn aggregate(errors: &[FieldError]) -> String {
     let mut out = Aggregate::default();
     for e in errors {

@@ -1,5 +1,5 @@
-//! The evaluator (upstream's `jsonpath.go`): each step maps a sequence of values to the next one. Values are borrowed
-//! from the object and the path.
+//! The evaluator (upstream's `jsonpath.go`): each step maps a sequence of values to the next one. Values are
+//! borrowed from the object and the path.
 
 use super::{Block, End, Error, Filter, Found, LIMIT, Slice, Step};
 use crate::patch::{go_print, go_type};

@@ -1,5 +1,5 @@
-//! The parser (upstream's `parser.go`). It favours upstream's reading over a grammar of its own: each construct is
-//! scanned to its end first, and what is inside is parsed as a text of its own.
+//! The parser (upstream's `parser.go`). It favours upstream's reading over a grammar of its own: each
+//! construct is scanned to its end first, and what is inside is parsed as a text of its own.
 
 use super::{Block, End, Error, Filter, Slice, Step};
 use crate::value::{Str, Value};

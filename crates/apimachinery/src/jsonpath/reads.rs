@@ -1,12 +1,13 @@
-//! The parts of an object that a path reads, so that a stored object need not be decoded whole to evaluate it.
+//! The parts of an object that a path reads, so that a stored object need not be decoded whole to evaluate
+//! it.
 
 use super::{Block, JsonPath, Step};
 use crate::codec::json::projection::Mask;
 use crate::value::Str;
 
 impl JsonPath {
-    /// Adds the parts of an object that the path reads to a mask. Evaluated on these parts alone, the path yields the
-    /// same values.
+    /// Adds the parts of an object that the path reads to a mask. Evaluated on these parts alone, the path
+    /// yields the same values.
     pub fn add_reads(&self, mask: &mut Mask) {
         for block in &self.blocks {
             if let Block::Action(steps) = block {
@@ -16,7 +17,8 @@ impl JsonPath {
     }
 }
 
-/// Fields below which a path reads whole values: masks are walked by recursion, from the root for each filter.
+/// Fields below which a path reads whole values: masks are walked by recursion, from the root for each
+/// filter.
 const MAX_DEPTH: usize = 16;
 
 /// Adds what `steps` read below the fields `at`. Lists are transparent to masks.
@@ -34,8 +36,8 @@ fn add(steps: &[Step], at: &mut Vec<Str>, mask: &mut Mask) {
             }
             // One side of a comparison; nothing is read.
             Step::Text(_) | Step::Constant(_) if i == 0 => return,
-            // These read whole values. A union could, too, be taken apart, but the number of its combinations with
-            // other unions is exponential.
+            // These read whole values. A union could, too, be taken apart, but the number of its combinations
+            // with other unions is exponential.
             _ => break,
         }
     }

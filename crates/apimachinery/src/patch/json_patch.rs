@@ -1,8 +1,8 @@
 //! JSON patch (RFC 6902) in the dialect of `evanphx/json-patch` v4.
 //!
-//! Start at [`JsonPatch`]. In this dialect negative indices count from the end, an absent member of an object reads as
-//! null (`test` against null succeeds, `copy` makes a null) and can be replaced, and the whole document can only be
-//! replaced or tested.
+//! Start at [`JsonPatch`]. In this dialect negative indices count from the end, an absent member of an object
+//! reads as null (`test` against null succeeds, `copy` makes a null) and can be replaced, and the whole
+//! document can only be replaced or tested.
 
 mod explain;
 
@@ -63,13 +63,14 @@ pub struct NotApplied {
 #[derive(Debug, Default)]
 pub struct JsonPatch {
     operations: Vec<Map>,
-    /// Problems of the patch itself for strict field validation, in document order: `json patch unknown field "[0].x"`.
+    /// Problems of the patch itself for strict field validation, in document order:
+    /// `json patch unknown field "[0].x"`.
     pub findings: Vec<String>,
 }
 
 impl JsonPatch {
-    /// Decodes a patch. `prefixed` is set if field validation is `Warn` or `Strict`: only then upstream decodes the
-    /// operations strictly, with the types of their members, and prefixes the errors.
+    /// Decodes a patch. `prefixed` is set if field validation is `Warn` or `Strict`: only then upstream
+    /// decodes the operations strictly, with the types of their members, and prefixes the errors.
     ///
     /// # Errors
     /// 400 if the body is not a list of operations, 413 for too many of them.

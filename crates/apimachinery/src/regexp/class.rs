@@ -1,6 +1,6 @@
 //! Character classes and escapes of Go's regular expressions.
 
-use super::syntax::{Result, SyntaxError};
+use super::error::{Result, SyntaxError};
 use crate::interrupt::checkpoint;
 use std::fmt::Write;
 
@@ -61,7 +61,8 @@ fn is_unicode_name(name: &str) -> bool {
     }
     // Each name takes tens of microseconds, and a pattern may have many.
     checkpoint();
-    // The crate knows the names; those of anything but categories and scripts are in features that are not enabled.
+    // The crate knows the names; those of anything but categories and scripts are in features that are not
+    // enabled.
     !name.is_empty() && name.len() <= MAX_LENGTH && name.chars().all(word) && {
         regex::Regex::new(&format!("\\p{{{name}}}")).is_ok()
     }

@@ -1,38 +1,14 @@
-//! Parses Go's regular expression syntax (`regexp/syntax`, Perl flags), with Go's error texts, and rewrites it for the
-//! `regex` crate. The entry point is [`translate`].
+//! Parses Go's regular expression syntax (`regexp/syntax`, Perl flags), with Go's error texts, and rewrites
+//! it for the `regex` crate. The entry point is [`translate`].
 //!
-//! Differences between the two: in Go `\d \s \w \b` are ASCII only, a `{` that starts no repetition is a literal, `\Q…\E`
-//! quotes, classes have no set operations, and a repetition cannot be repeated. Captures become plain groups.
+//! Differences between the two: in Go `\d \s \w \b` are ASCII only, a `{` that starts no repetition is a
+//! literal, `\Q…\E` quotes, classes have no set operations, and a repetition cannot be repeated. Captures
+//! become plain groups.
 
 use super::class;
+use super::error::{Result, SyntaxError};
 use regex::{Regex, RegexBuilder};
 use std::fmt::Write;
-
-/// Why a pattern was refused, and the part of it that is at fault.
-#[derive(Debug, PartialEq, Eq)]
-pub struct SyntaxError {
-    pub(super) what: &'static str,
-    pub(super) part: String,
-}
-
-impl SyntaxError {
-    pub(super) fn new(what: &'static str, part: &str) -> Self {
-        Self {
-            what,
-            part: part.to_owned(),
-        }
-    }
-}
-
-impl std::fmt::Display for SyntaxError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "error parsing regexp: {}: `{}`", self.what, self.part)
-    }
-}
-
-impl std::error::Error for SyntaxError {}
-
-pub(super) type Result<T, E = SyntaxError> = std::result::Result<T, E>;
 
 /// Maximum nesting depth of groups, as in Go.
 const MAX_DEPTH: usize = 1000;
@@ -41,8 +17,8 @@ const MAX_REPEAT: u32 = 1000;
 /// Maximum estimated program size; see [`Translated::cost`]. Go's own limit is some ten times higher.
 const MAX_COST: u32 = 200_000;
 
-/// Size in bytes of the cache of a lazily built automaton. The default of two megabytes would let a thousand patterns hold
-/// gigabytes.
+/// Size in bytes of the cache of a lazily built automaton. The default of two megabytes would let a thousand
+/// patterns hold gigabytes.
 const CACHE_LIMIT: usize = 256 << 10;
 /// Groups and repetitions nest that deep in what [`MAX_DEPTH`] accepts.
 const NEST_LIMIT: u32 = 2048;
@@ -52,7 +28,8 @@ const NEST_LIMIT: u32 = 2048;
 pub struct Translated {
     /// The pattern in that crate's syntax.
     pub text: String,
-    /// Estimated size of the compiled program, in states; matching takes at most this many steps for each byte.
+    /// Estimated size of the compiled program, in states; matching takes at most this many steps for each
+    /// byte.
     pub cost: u32,
 }
 
@@ -97,13 +74,14 @@ struct Parser<'a> {
     out: String,
     /// Open groups; the first is the pattern itself.
     groups: Vec<Group>,
-    /// Where the last item ends in `out`. Flags such as `(?i)` may follow it, and a repetition still applies to the item.
+    /// Where the last item ends in `out`. Flags such as `(?i)` may follow it, and a repetition still applies
+    /// to the item.
     item_end: usize,
 }
 
 impl Translated {
-    /// Compiles the pattern into at most `size` bytes. What [`translate`] accepts takes some hundred bytes for each unit of
-    /// [`Translated::cost`].
+    /// Compiles the pattern into at most `size` bytes. What [`translate`] accepts takes some hundred bytes
+    /// for each unit of [`Translated::cost`].
     ///
     /// # Errors
     /// The program is larger.
@@ -304,7 +282,8 @@ impl<'a> Parser<'a> {
             Some('A') => self.out.push_str("\\A"),
             Some('z') => self.out.push_str("\\z"),
             Some('b') => self.out.push_str("(?-u:\\b)"),
-            // A byte-wise `\B` could match inside a multi-byte character, but `str` positions are never inside one.
+            // A byte-wise `\B` could match inside a multi-byte character, but `str` positions are never
+            // inside one.
             Some('B') => self.out.push_str("(?-u:\\B)"),
             Some('C') => return Err(SyntaxError::new("invalid escape sequence", "\\C")),
             Some('Q') => {
@@ -386,7 +365,8 @@ fn number(s: &str) -> Option<(u32, &str)> {
     Some((digits.parse().unwrap_or(u32::MAX), rest))
 }
 
-/// Handles `(?` at the start of `s`: a named capture, flags, or a group with flags. Returns whether a group was opened.
+/// Handles `(?` at the start of `s`: a named capture, flags, or a group with flags. Returns whether a group
+/// was opened.
 fn flags<'a>(s: &'a str, out: &mut String) -> Result<(bool, &'a str)> {
     let name = if s.len() > 4 && s[2..].starts_with("P<") {
         Some(4)

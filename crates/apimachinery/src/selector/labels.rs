@@ -273,7 +273,8 @@ impl LabelSelector {
         Ok(Self::of(requirements))
     }
 
-    /// Converts a map of labels, such as `spec.selector` of a Service, to equality requirements. Null requires nothing.
+    /// Converts a map of labels, such as `spec.selector` of a Service, to equality requirements. Null
+    /// requires nothing.
     pub fn from_map(labels: &Value) -> Self {
         let equal = |(k, v): (&str, &Value)| Requirement {
             key: Str::new(k),
@@ -342,7 +343,8 @@ enum Token {
     Op(Operator),
 }
 
-/// A recursive-descent parser that lexes on demand, because `in` and `notin` are operators only in operator position.
+/// A recursive-descent parser that lexes on demand, because `in` and `notin` are operators only in operator
+/// position.
 struct Parser<'a> {
     rest: &'a str,
 }

@@ -21,8 +21,8 @@ pub struct MetaRules {
     pub namespaced: bool,
     /// The check of names.
     pub name: NameFn,
-    /// Requires finalizers to be well-known or domain-qualified: true for most built-in kinds, false for custom
-    /// resources.
+    /// Requires finalizers to be well-known or domain-qualified: true for most built-in kinds, false for
+    /// custom resources.
     pub strict_finalizers: bool,
 }
 
@@ -300,7 +300,8 @@ pub fn validate_field_manager(manager: &str, path: &FieldPath, out: &mut ErrorLi
     }
 }
 
-/// Approximates Go's `unicode.IsPrint`: characters Rust prints unescaped, with the ASCII space as the only white space.
+/// Approximates Go's `unicode.IsPrint`: characters Rust prints unescaped, with the ASCII space as the only
+/// white space.
 fn is_print(c: char) -> bool {
     matches!(c, ' ' | '\'' | '"' | '\\') || (!c.is_whitespace() && !c.is_control() && c.escape_debug().len() == 1)
 }

@@ -1,13 +1,14 @@
 //! Validation of IP addresses, CIDRs, ports and percentages.
 //!
-//! Upstream has legacy and strict checks of addresses (`pkg/util/validation/ip.go`); each field keeps the one it
-//! started with.
+//! Upstream has legacy and strict checks of addresses (`pkg/util/validation/ip.go`); each field keeps the one
+//! it started with.
 
 use super::{out_of_range, pattern_error};
 use crate::value::Value;
 use std::net::IpAddr;
 
-/// Parses an IP address like upstream's legacy checks, which accept leading zeros in IPv4 octets (read as decimal).
+/// Parses an IP address like upstream's legacy checks, which accept leading zeros in IPv4 octets (read as
+/// decimal).
 pub fn parse_ip(s: &str) -> Option<IpAddr> {
     if let Ok(ip) = s.parse::<IpAddr>() {
         return Some(ip);
@@ -39,7 +40,8 @@ pub fn ip(s: &str) -> Vec<String> {
     vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
 }
 
-/// Validates an IP address with the strict rules of newer fields: no form that other parsers interpret differently.
+/// Validates an IP address with the strict rules of newer fields: no form that other parsers interpret
+/// differently.
 pub fn ip_strict(s: &str) -> Vec<String> {
     // The standard parser rejects leading zeros, the legacy one accepts them.
     match (s.parse::<IpAddr>(), parse_ip(s)) {

@@ -1,5 +1,5 @@
-//! Validation of types embedded in many kinds (label selectors, conditions, domain-prefixed paths), and warnings about
-//! finalizers.
+//! Validation of types embedded in many kinds (label selectors, conditions, domain-prefixed paths), and
+//! warnings about finalizers.
 
 use super::{dns1123_subdomain, label_value, pattern_error, qualified_name};
 use crate::field::{ErrorList, FieldError, FieldPath};
@@ -9,15 +9,15 @@ use std::collections::HashSet;
 const REASON_MAX: usize = 1024;
 const MESSAGE_MAX: usize = 32 * 1024;
 
-/// Validates a `metav1.LabelSelectorRequirement` of an authorization review, whose operator may be unknown to this
-/// version.
+/// Validates a `metav1.LabelSelectorRequirement` of an authorization review, whose operator may be unknown to
+/// this version.
 pub fn validate_label_requirement(e: &Value, path: &FieldPath, out: &mut ErrorList) {
     check_values(e, path, out);
     check_label(e, path, out);
 }
 
-/// Validates a `metav1.FieldSelectorRequirement` of an authorization review, whose operator may be unknown to this
-/// version.
+/// Validates a `metav1.FieldSelectorRequirement` of an authorization review, whose operator may be unknown to
+/// this version.
 pub fn validate_field_requirement(e: &Value, path: &FieldPath, out: &mut ErrorList) {
     check_values(e, path, out);
     if e.str_at(&["key"]).is_empty() {
@@ -125,7 +125,8 @@ fn condition_reason(s: &str) -> Vec<String> {
     )]
 }
 
-/// Warnings about unqualified finalizers of a custom resource in `metadata` that `old` (null on create) does not have.
+/// Warnings about unqualified finalizers of a custom resource in `metadata` that `old` (null on create) does
+/// not have.
 pub fn finalizer_warnings(metadata: &Value, old: &Value) -> Vec<String> {
     /// More warnings than response headers have room for.
     const MAX: usize = 100;

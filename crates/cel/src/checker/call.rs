@@ -1,8 +1,8 @@
 //! Calls: which overloads the types of the arguments allow.
 
-use super::{Callee, Checker, Reference, qualified};
+use super::{Checker, Reference, qualified};
 use crate::ast::{Call, Expr, Kind, Literal, op};
-use crate::library::{self, Function};
+use crate::library::{self, Callee, Function};
 use crate::types::Type;
 
 impl Checker<'_> {

@@ -1,11 +1,11 @@
-//! Checks of `'…'.format([…])` where both are literals: the clauses, the number of values, and their types (cel-go's
-//! `stringFormatValidator`).
+//! Checks of `'…'.format([…])` where both are literals: the clauses, the number of values, and their types
+//! (cel-go's `stringFormatValidator`).
 
 use crate::ast::{Call, Element, Expr, Kind, Literal};
-use crate::library::printf::Template;
+use crate::library::printf::{ClauseError, Template};
 use crate::types::Type;
 
-/// The error of a call at `at`, with its place.
+/// The error of a `format` call at `at`, with its place.
 pub(super) fn error(at: u32, call: &Call, types: &[Type]) -> Option<(u32, String)> {
     let (Some(target), [args]) = (&call.target, &call.args[..]) else {
         return None;
@@ -26,18 +26,21 @@ pub(super) fn error(at: u32, call: &Call, types: &[Type]) -> Option<(u32, String
     }
 }
 
-/// How many values the template uses.
+/// The number of values that the template uses.
 fn used(at: u32, template: &str, values: &[Element], types: &[Type]) -> Result<usize, (u32, String)> {
     let mut template = Template(template);
     let mut next = 0;
     while template.next(|_| ()) {
         let Some(value) = values.get(next) else {
             // A template that is cut off is reported first, unlike in an evaluation.
-            let cut = template.0.is_empty().then(|| Template::CUT.to_owned());
-            return Err((at, cut.unwrap_or_else(|| format!("index {next} out of range"))));
+            let why = match template.0 {
+                "" => ClauseError::Cut.to_string(),
+                _ => format!("index {next} out of range"),
+            };
+            return Err((at, why));
         };
         next += 1;
-        let clause = template.clause().map_err(|why| (at, why))?;
+        let clause = template.clause().map_err(|why| (at, why.to_string()))?;
         if let Some((bad, only)) = refused(clause.verb, &value.value, types) {
             let given = types[bad.id].runtime_name();
             return Err((bad.at, format!("error during formatting: {only}, was given {given}")));

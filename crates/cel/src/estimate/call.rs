@@ -3,8 +3,8 @@
 use super::size::{Entries, Size, scaled};
 use super::{Estimator, Known, Place};
 use crate::ast::{Call, Expr, Kind, Literal, op};
-use crate::checker::{Callee, Reference};
-use crate::library::Overload;
+use crate::checker::Reference;
+use crate::library::{Callee, Overload};
 use crate::types::{Schema, Type};
 
 const TRAVERSAL: f64 = 0.1;
@@ -204,7 +204,7 @@ impl<'e> Estimator<'e> {
         text.saturating_mul(scaled(args[1].size.max, PATTERN))
     }
 
-    /// The type and size of the elements of a list; nothing for what is no list.
+    /// The type and size of the elements of a list; `None` for other values.
     fn elements(&self, arg: &Arg<'e, '_>) -> Option<(&'e Type, Size)> {
         let of = match arg.ty {
             Type::List(of) => of.as_ref(),

@@ -2,14 +2,14 @@
 
 use crate::types::Type;
 
-/// How many characters, bytes or elements a value has, at least and at most.
+/// Minimum and maximum number of characters, bytes or elements of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub min: u64,
     pub max: u64,
 }
 
-/// The sizes of what is in a list or map whose form is known.
+/// The sizes of the elements of a list or map literal.
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
     pub list: bool,
@@ -24,7 +24,7 @@ impl Size {
         Self { min: size, max: size }
     }
 
-    /// What the sizes of the elements are joined into.
+    /// The union of the sizes of the elements.
     pub(super) fn none(empty: bool) -> Self {
         Self {
             min: if empty { 0 } else { u64::MAX },

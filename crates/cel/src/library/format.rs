@@ -1,10 +1,10 @@
 //! Named formats: `format.dns1123Label().validate(name)`.
 
 use super::{Body::Strict, Declaration};
-use crate::library::url::Url;
 use crate::time_value::Stamp;
+use crate::value::format::Format;
+use crate::value::url::Url;
 use crate::value::{Out, Val, no_overload};
-use std::fmt;
 use std::sync::Arc;
 use torana_apimachinery::validation;
 
@@ -44,20 +44,6 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
 
 const NONE: &[&str] = &["() Format"];
 
-/// A format that strings can be validated against.
-pub struct Format {
-    name: &'static str,
-    validate: fn(&str) -> Vec<String>,
-    /// The size of the pattern that stands for it in costs.
-    pub(crate) pattern_size: u64,
-}
-
-impl fmt::Debug for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
 macro_rules! format {
     ($name:literal, $size:literal, $validate:expr) => {
         Format {
@@ -79,7 +65,11 @@ static FORMATS: [Format; 13] = [
     )),
     format!("dns1035LabelPrefix", 30, |s| validation::name_is_dns1035_label(s, true)),
     format!("labelValue", 40, validation::label_value),
-    format!("uri", 1103, |s| Url::parse(s).err().into_iter().collect()),
+    format!("uri", 1103, |s| Url::parse(s)
+        .err()
+        .iter()
+        .map(ToString::to_string)
+        .collect()),
     format!("uuid", 72, |s| unless(is_uuid(s), "does not match the UUID format")),
     format!("byte", 84, |s| unless(is_base64(s), "invalid base64")),
     format!("date", 71, |s| unless(Stamp::parse_date(s).is_some(), "invalid date")),

@@ -112,7 +112,7 @@ fn sum<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     sum_from(Val::Int(0), args)
 }
 
-/// The sum of a list of this type; only the type tells what nothing sums up to.
+/// The sum of a list of this type. The type decides the sum of an empty list.
 pub(crate) fn sum_of(of: &Type) -> Run {
     match of {
         Type::Uint => |a| sum_from(Val::Uint(0), a),

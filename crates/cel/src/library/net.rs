@@ -3,9 +3,9 @@
 mod refusal;
 
 use super::{Body::Strict, Declaration};
+use crate::value::net::Net;
 use crate::value::{Fail, Out, Val, error, no_overload};
 use refusal::refusal;
-use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
@@ -49,33 +49,6 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     ("masked", Strict(masked), &["CIDR.() CIDR"]),
     ("prefixLength", Strict(prefix_length), &["CIDR.() int"]),
 ];
-
-/// An address, or an address and a prefix length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Net {
-    /// `net.IP`
-    Ip(IpAddr),
-    /// `net.CIDR`
-    Cidr(IpAddr, u8),
-}
-
-impl Net {
-    pub(crate) fn type_name(self) -> &'static str {
-        match self {
-            Self::Ip(_) => "net.IP",
-            Self::Cidr(..) => "net.CIDR",
-        }
-    }
-}
-
-impl fmt::Display for Net {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ip(ip) => ip.fmt(f),
-            Self::Cidr(ip, prefix) => write!(f, "{ip}/{prefix}"),
-        }
-    }
-}
 
 fn link_local_multicast(ip: IpAddr) -> bool {
     match ip {

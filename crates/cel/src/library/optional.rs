@@ -4,6 +4,7 @@ use super::{
     Body::{Alternative, Strict},
     Declaration,
 };
+use crate::value::json_patch;
 use crate::value::{Out, Val, error, no_overload};
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ fn of_non_zero<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         Val::List(l) => l.is_empty(),
         Val::Map(m) => m.is_empty(),
         Val::Object(m, _) => m.is_empty(),
-        Val::Record(of) => of.fields.is_empty() && !Arc::ptr_eq(&of.of, &super::patch::TYPE),
+        Val::Record(of) => of.fields.is_empty() && !Arc::ptr_eq(&of.of, &json_patch::TYPE),
         _ => false,
     };
     if zero { Ok(Val::Optional(None)) } else { of(args) }

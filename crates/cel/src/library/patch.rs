@@ -1,72 +1,9 @@
-//! JSON patches: the type of their operations, and the escaping of keys in their paths.
+//! JSON patches: the escaping of keys in the paths of their operations.
 
 use super::{Body::Strict, Declaration};
-use crate::types::{Field, ObjectType, Schema, Type};
-use crate::value::{Dict, Fail, List, Out, Val, error, no_overload};
-use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
-use torana_apimachinery::Str;
+use crate::value::{Out, Val, no_overload};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[("jsonpatch.escapeKey", Strict(escape_key), &["(string) string"])];
-
-/// An operation.
-pub(crate) static TYPE: LazyLock<Arc<ObjectType>> = LazyLock::new(|| {
-    let field = |name: &str| Field {
-        name: name.into(),
-        key: name.into(),
-        schema: match name {
-            "value" => Schema::any(),
-            _ => Schema::scalar(Type::String, u64::MAX),
-        },
-    };
-    let fields = ["op", "path", "from", "value"].map(field);
-    Arc::new(ObjectType::with_untyped("JSONPatch", fields.into()))
-});
-
-/// Sets a field of an operation. Texts are empty unless set, so that an empty one is left out.
-pub(crate) fn set<'a>(fields: &mut BTreeMap<Str, Val<'a>>, name: &str, value: Val<'a>) -> Result<(), Fail> {
-    match (name, &value) {
-        ("value", _) => drop(fields.insert(Str::new(name), value)),
-        ("op" | "path" | "from", Val::String(text)) if text.is_empty() => drop(fields.remove(name)),
-        ("op" | "path" | "from", Val::String(_)) => drop(fields.insert(Str::new(name), value)),
-        ("op" | "path" | "from", other) => {
-            let given = go_type(other);
-            return error(format!("unexpected type {given} for JSONPatchType '{name}' field"));
-        }
-        _ => return error(format!("unexpected JSONPatchType field: {name}")),
-    }
-    Ok(())
-}
-
-/// A field of an operation that is not set.
-pub(crate) fn unset<'a>(name: &str) -> Out<'a> {
-    match name {
-        "value" => Ok(Val::Null),
-        "op" | "path" | "from" => Ok("".into()),
-        _ => error(format!("unsupported indexer: {name}")),
-    }
-}
-
-/// The Go type of what cel-go holds for a value.
-fn go_type<'v>(v: &'v Val<'_>) -> &'v str {
-    match v {
-        Val::Null => "structpb.NullValue",
-        Val::Bool(_) => "bool",
-        Val::Int(_) => "int64",
-        Val::Uint(_) => "uint64",
-        Val::Double(_) => "float64",
-        Val::Bytes(_) => "[]uint8",
-        Val::Duration(_) => "time.Duration",
-        Val::Timestamp(_) => "time.Time",
-        Val::List(List::Tree(..)) => "[]interface {}",
-        Val::List(_) => "[]ref.Val",
-        Val::Map(Dict::Tree(..)) => "map[string]interface {}",
-        Val::Map(_) => "map[ref.Val]ref.Val",
-        Val::Quantity(..) => "*resource.Quantity",
-        Val::Record(of) if Arc::ptr_eq(&of.of, &TYPE) => "*mutation.JSONPatchVal",
-        other => other.type_name(),
-    }
-}
 
 fn escape_key<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     match args {

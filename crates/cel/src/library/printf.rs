@@ -2,7 +2,7 @@
 
 use super::standard::to_string;
 use super::{Body::Strict, Declaration};
-use crate::value::{List, Out, Val, error, no_overload};
+use crate::value::{Fail, List, Out, Val, error, no_overload};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[("format", Strict(format), &["string.(list(dyn)) string"])];
 
@@ -27,7 +27,7 @@ fn format<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         let value = value?;
         next += 1;
         match template.clause().map(|clause| write(clause, &value)) {
-            Err(why) => return error(why),
+            Err(why) => return error(why.to_string()),
             Ok(Err(why)) => return error(format!("error during formatting: {why}")),
             Ok(Ok(text)) => out.push_str(&text),
         }
@@ -38,12 +38,46 @@ fn format<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     Ok(out.into())
 }
 
-/// What is left of a template.
+/// Why a clause of a template cannot be read, in cel-go's words.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClauseError {
+    #[error("unexpected end of string")]
+    Cut,
+    #[error(
+        "could not parse formatting clause: error while parsing precision: could not find end of precision specifier"
+    )]
+    OpenPrecision,
+    #[error(
+        "could not parse formatting clause: error while parsing precision: error while converting precision to integer: \
+         strconv.Atoi: parsing {digits:?}: {why}"
+    )]
+    Precision { digits: String, why: &'static str },
+    #[error("could not parse formatting clause: unrecognized formatting clause \"{0}\"")]
+    Verb(char),
+}
+
+/// Why a clause cannot write a value, in cel-go's words.
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    /// The clause takes values of other types.
+    #[error("{takes}, was given {given}")]
+    Type { takes: &'static str, given: String },
+    #[error("no formatting function for {0}")]
+    NoForm(String),
+    #[error("could not convert argument to string")]
+    NotAString,
+    /// A list or map has more than [`MAX_PARTS`] parts.
+    #[error("the value is too large")]
+    TooLarge,
+    /// A part of the value is an error.
+    #[error(transparent)]
+    Part(#[from] Fail),
+}
+
+/// The rest of a template.
 pub(crate) struct Template<'t>(pub &'t str);
 
 impl<'t> Template<'t> {
-    pub(crate) const CUT: &'static str = "unexpected end of string";
-
     /// Goes on behind the `%` of the next clause, and passes the texts before it; false if there is none.
     pub(crate) fn next(&mut self, mut text: impl FnMut(&'t str)) -> bool {
         while let Some((before, rest)) = self.0.split_once('%') {
@@ -60,17 +94,17 @@ impl<'t> Template<'t> {
     }
 
     /// Reads the clause behind a `%`.
-    pub(crate) fn clause(&mut self) -> Result<Clause, String> {
+    pub(crate) fn clause(&mut self) -> Result<Clause, ClauseError> {
         if self.0.is_empty() {
-            return Err(Self::CUT.to_owned());
+            return Err(ClauseError::Cut);
         }
-        let (clause, rest) = clause(self.0).map_err(|why| format!("could not parse formatting clause: {why}"))?;
+        let (clause, rest) = clause(self.0)?;
         self.0 = rest;
         Ok(clause)
     }
 }
 
-/// How a value is written.
+/// A formatting clause: verb and precision.
 #[derive(Clone, Copy)]
 pub(crate) struct Clause {
     pub verb: char,
@@ -78,32 +112,39 @@ pub(crate) struct Clause {
 }
 
 /// The clause at the start, and what follows it.
-fn clause(text: &str) -> Result<(Clause, &str), String> {
+fn clause(text: &str) -> Result<(Clause, &str), ClauseError> {
     let (precision, rest) = match text.strip_prefix('.') {
         None => (6, text),
         Some(after) => {
             let Some(end) = after.find(|c: char| !c.is_ascii_digit()) else {
-                return Err("error while parsing precision: could not find end of precision specifier".to_owned());
+                return Err(ClauseError::OpenPrecision);
             };
             let digits = &after[..end];
-            let precision = digits.parse().ok().filter(|n| *n <= MAX_PRECISION).ok_or_else(|| {
-                format!(
-                    "error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing {digits:?}: {}",
-                    if digits.is_empty() { "invalid syntax" } else { "value out of range" }
-                )
+            let precision = digits.parse().ok().filter(|n| *n <= MAX_PRECISION);
+            let precision = precision.ok_or_else(|| ClauseError::Precision {
+                digits: digits.to_owned(),
+                why: match digits {
+                    "" => "invalid syntax",
+                    _ => "value out of range",
+                },
             })?;
             (precision, &after[end..])
         }
     };
     let verb = rest.chars().next().unwrap_or('%');
     if !"sdfebxXo".contains(verb) {
-        return Err(format!("unrecognized formatting clause \"{verb}\""));
+        return Err(ClauseError::Verb(verb));
     }
     Ok((Clause { verb, precision }, &rest[verb.len_utf8()..]))
 }
 
-fn write(clause: Clause, v: &Val<'_>) -> Result<String, String> {
-    let given = |what: &str| Err(format!("{what}, was given {}", v.type_name()));
+fn write(clause: Clause, v: &Val<'_>) -> Result<String, WriteError> {
+    let given = |takes| {
+        Err(WriteError::Type {
+            takes,
+            given: v.type_name().to_owned(),
+        })
+    };
     match (clause.verb, v) {
         ('s', v) => string(v),
         ('d', Val::Int(n)) => Ok(n.to_string()),
@@ -159,7 +200,7 @@ fn double(v: &Val<'_>) -> Option<f64> {
     }
 }
 
-/// What is no number as English writes it.
+/// NaN and the infinities in English notation.
 fn special(f: f64) -> Option<&'static str> {
     match f {
         f if f.is_nan() => Some("NaN"),
@@ -210,7 +251,7 @@ fn scientific(f: f64, precision: usize) -> String {
     format!("{mantissa}\u{d7}10{sign}{raised}")
 }
 
-fn string(v: &Val<'_>) -> Result<String, String> {
+fn string(v: &Val<'_>) -> Result<String, WriteError> {
     match v {
         Val::Null => Ok("null".to_owned()),
         Val::Type(name) => Ok(name.to_string()),
@@ -220,20 +261,20 @@ fn string(v: &Val<'_>) -> Result<String, String> {
         }
         v => match to_string(&mut [v.clone()]) {
             Ok(Val::String(s)) => Ok(s.to_string()),
-            Ok(_) => Err("could not convert argument to string".to_owned()),
-            Err(_) => Err(format!(
-                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given {}",
-                v.type_name()
-            )),
+            Ok(_) => Err(WriteError::NotAString),
+            Err(_) => Err(WriteError::Type {
+                takes: "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, \
+                        durations, and timestamps",
+                given: v.type_name().to_owned(),
+            }),
         },
     }
 }
 
 /// A value as it is written inside of lists and maps.
-fn literal(v: &Val<'_>, left: &mut usize) -> Result<String, String> {
+fn literal(v: &Val<'_>, left: &mut usize) -> Result<String, WriteError> {
     // Values that share their parts can be much larger than what they take.
-    *left = left.checked_sub(1).ok_or("the value is too large")?;
-    let why = |e: crate::Fail| e.to_string();
+    *left = left.checked_sub(1).ok_or(WriteError::TooLarge)?;
     Ok(match v {
         Val::String(s) => torana_apimachinery::field::quote(s),
         Val::Bytes(b) => format!("b{}", torana_apimachinery::field::quote(&String::from_utf8_lossy(b))),
@@ -245,7 +286,7 @@ fn literal(v: &Val<'_>, left: &mut usize) -> Result<String, String> {
         Val::List(list) => format!("[{}]", items(list, left)?.join(", ")),
         Val::Map(map) => {
             let mut pairs = Vec::new();
-            for (key, value) in map.entries().map_err(why)? {
+            for (key, value) in map.entries()? {
                 pairs.push(format!("{}:{}", literal(&key, left)?, literal(&value, left)?));
             }
             pairs.sort();
@@ -253,21 +294,19 @@ fn literal(v: &Val<'_>, left: &mut usize) -> Result<String, String> {
         }
         Val::Object(..) => {
             let mut pairs = Vec::new();
-            for (key, value) in super::object_entries(v).map_err(why)? {
+            for (key, value) in super::object_entries(v)? {
                 pairs.push(format!("{}:{}", literal(&key, left)?, literal(&value, left)?));
             }
             pairs.sort();
             format!("{{{}}}", pairs.join(", "))
         }
         Val::Optional(_) | Val::Record(_) | Val::Quantity(..) | Val::Net(_) | Val::Url(_) | Val::Semver(_) => {
-            return Err(format!("no formatting function for {}", v.type_name()));
+            return Err(WriteError::NoForm(v.type_name().to_owned()));
         }
         v => string(v)?,
     })
 }
 
-fn items(list: &List<'_>, left: &mut usize) -> Result<Vec<String>, String> {
-    list.iter()
-        .map(|item| literal(&item.map_err(|e| e.to_string())?, left))
-        .collect()
+fn items(list: &List<'_>, left: &mut usize) -> Result<Vec<String>, WriteError> {
+    list.iter().map(|item| literal(&item?, left)).collect()
 }

@@ -1,12 +1,13 @@
-//! Regular expressions in RE2's syntax, in linear time. What they take in time is bounded by [`Work`], which costs do not see:
-//! programs of patterns such as `\\p{L}{40}` are large, and matching takes steps in proportion.
+//! Regular expressions in RE2's syntax, in linear time. [`Work`] bounds their time, because the cost of a
+//! call ignores the size of the pattern's program: that of `\\p{L}{40}` is large, and matching takes time in
+//! proportion.
 
 use super::{Body::Strict, Declaration};
 use crate::value::{Fail, Out, Val, error, no_overload};
 use regex::Regex;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use torana_apimachinery::regexp;
+use torana_apimachinery::regexp::{self, SyntaxError};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
     (
@@ -27,7 +28,7 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
 const MAX_STATES: u32 = 20_000;
 /// The most states of all patterns of one expression, or that one evaluation compiles: about 0.15 s.
 pub(crate) const MAX_TOTAL_STATES: u32 = 200_000;
-/// What a program of that many states fits into.
+/// Memory limit for compiling a pattern; a program of [`MAX_STATES`] fits.
 const SIZE_LIMIT: usize = 16 << 20;
 /// The most steps of matching in one evaluation: at most about a second.
 const MAX_STEPS: u64 = 300_000_000;
@@ -42,7 +43,17 @@ pub(crate) struct Pattern {
     compiled: OnceLock<Option<Regex>>,
 }
 
-/// What the patterns of one evaluation may still take.
+/// Why a pattern is refused, in Go's words.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PatternError {
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
+    /// Its program alone, or with those of the other patterns of the expression, has too many states.
+    #[error("error parsing regexp: expression too large: `{0}`")]
+    TooLarge(Box<str>),
+}
+
+/// Remaining work for the patterns of one evaluation.
 pub(crate) struct Work {
     states: u32,
     steps: u64,
@@ -61,11 +72,11 @@ impl Work {
 }
 
 impl Pattern {
-    /// The error says what is wrong with the pattern.
-    pub(crate) fn new(source: &str) -> Result<Self, String> {
-        let translated = regexp::translate(source).map_err(|e| e.to_string())?;
+    /// Checks a pattern and the size of its program.
+    pub(crate) fn new(source: &str) -> Result<Self, PatternError> {
+        let translated = regexp::translate(source)?;
         if translated.cost > MAX_STATES {
-            return Err(too_large(source));
+            return Err(PatternError::TooLarge(source.into()));
         }
         Ok(Self {
             source: source.into(),
@@ -84,18 +95,13 @@ impl Pattern {
     }
 }
 
-/// The error about patterns that take too much.
-pub(crate) fn too_large(pattern: &str) -> String {
-    format!("error parsing regexp: expression too large: `{pattern}`")
-}
-
-/// True for the functions that take a pattern.
+/// True if the function takes a pattern.
 pub(crate) fn is_one(function: &str) -> bool {
     matches!(function, "matches" | "find" | "findAll")
 }
 
-/// Calls a function with its constant pattern, or the one it has as its second argument. `left` is what the evaluation may yet
-/// cost, of `limit`.
+/// Calls a function with its constant pattern, or the one it has as its second argument. `left` is the
+/// remaining cost of the evaluation, of `limit`.
 pub(crate) fn run<'a>(
     function: &str,
     constant: Option<&Pattern>,
@@ -119,7 +125,7 @@ pub(crate) fn run<'a>(
                         work.computed.insert((**source).into(), new.clone());
                         new
                     }
-                    Err(why) if function == "matches" => return error(why),
+                    Err(why) if function == "matches" => return error(why.to_string()),
                     Err(why) => return error(format!("Illegal regex: {why}")),
                 },
             };
@@ -132,7 +138,7 @@ pub(crate) fn run<'a>(
     let steps = u64::from(pattern.states).saturating_mul(s.len() as u64 + 1);
     work.steps = work.steps.checked_sub(steps).ok_or(Fail::Cost)?;
     let Some(regex) = pattern.regex() else {
-        return error(too_large(source));
+        return error(PatternError::TooLarge((**source).into()).to_string());
     };
     match (function, rest) {
         ("matches", _) => Ok(Val::Bool(regex.is_match(s))),

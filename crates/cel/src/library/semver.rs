@@ -1,6 +1,7 @@
-//! Semantic versions, strictly as version 2 of their specification has them.
+//! Semantic versions.
 
 use super::{Body::Strict, Declaration};
+use crate::value::semver::{ParseError, Semver};
 use crate::value::{Fail, Out, Val, error, no_overload};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -13,131 +14,7 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     ("patch", Strict(|a| part(a, 2)), &["Semver.() int"]),
 ];
 
-/// A parsed version, without its build metadata, which comparisons ignore.
-#[derive(Debug)]
-pub struct Semver {
-    numbers: [u64; 3],
-    pre: Vec<Identifier>,
-}
-
-/// An identifier of a pre-release. Numbers sort before words.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Identifier {
-    Number(u64),
-    Word(Box<str>),
-}
-
-fn is_identifier(s: &str) -> bool {
-    !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-}
-
-fn number(s: &str, what: &str) -> Result<u64, String> {
-    if !s.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(format!("Invalid character(s) found in {what} number {s:?}"));
-    }
-    if s.len() > 1 && s.starts_with('0') {
-        return Err(format!(
-            "{} number must not contain leading zeroes {s:?}",
-            capital(what)
-        ));
-    }
-    let why = if s.is_empty() {
-        "invalid syntax"
-    } else {
-        "value out of range"
-    };
-    s.parse()
-        .map_err(|_| format!("strconv.ParseUint: parsing {s:?}: {why}"))
-}
-
-fn capital(word: &str) -> String {
-    let (first, rest) = word.split_at(1);
-    first.to_ascii_uppercase() + rest
-}
-
-fn identifier(s: &str) -> Result<Identifier, String> {
-    if s.is_empty() {
-        return Err("Prerelease is empty".to_owned());
-    }
-    if s.bytes().all(|b| b.is_ascii_digit()) {
-        if s.len() > 1 && s.starts_with('0') {
-            return Err(format!(
-                "Numeric PreRelease version must not contain leading zeroes {s:?}"
-            ));
-        }
-        let range = || format!("strconv.ParseUint: parsing {s:?}: value out of range");
-        return s.parse().map(Identifier::Number).map_err(|_| range());
-    }
-    if is_identifier(s) {
-        Ok(Identifier::Word(s.into()))
-    } else {
-        Err(format!("Invalid character(s) found in prerelease {s:?}"))
-    }
-}
-
-impl Semver {
-    fn parse(s: &str) -> Result<Self, String> {
-        if s.is_empty() {
-            return Err("Version string empty".to_owned());
-        }
-        let mut parts = s.splitn(3, '.');
-        let (Some(major), Some(minor), Some(patch)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err("No Major.Minor.Patch elements found".to_owned());
-        };
-        let (major, minor) = (number(major, "major")?, number(minor, "minor")?);
-        let (patch, build) = patch.split_once('+').map_or((patch, None), |(p, b)| (p, Some(b)));
-        let (patch, pre) = patch.split_once('-').map_or((patch, None), |(p, r)| (p, Some(r)));
-        let numbers = [major, minor, number(patch, "patch")?];
-        let pre = pre.map_or(Ok(Vec::new()), |p| p.split('.').map(identifier).collect())?;
-        for part in build.into_iter().flat_map(|b| b.split('.')) {
-            if part.is_empty() {
-                return Err("Build meta data is empty".to_owned());
-            }
-            if !is_identifier(part) {
-                return Err(format!("Invalid character(s) found in build meta data {part:?}"));
-            }
-        }
-        Ok(Self { numbers, pre })
-    }
-
-    /// Parses what people write: with a `v` before it, without minor and patch, with leading zeros.
-    fn parse_normalized(s: &str) -> Result<Self, String> {
-        let s = s.strip_prefix('v').unwrap_or(s);
-        let mut parts: Vec<String> = s.splitn(3, '.').map(without_zeros).collect();
-        if parts.len() < 3 {
-            let last = parts.last().map_or("", String::as_str);
-            if last.contains(['+', '-']) {
-                return Err("short version cannot contain PreRelease/Build meta data".to_owned());
-            }
-            parts.resize(3, "0".to_owned());
-        }
-        Self::parse(&parts.join("."))
-    }
-
-    pub(crate) fn compare(&self, other: &Self) -> Ordering {
-        // A release is newer than its pre-releases.
-        let release = self.pre.is_empty().cmp(&other.pre.is_empty());
-        self.numbers
-            .cmp(&other.numbers)
-            .then(release)
-            .then_with(|| self.pre.cmp(&other.pre))
-    }
-}
-
-/// The part without leading zeros; one stays before what is no digit.
-fn without_zeros(part: &str) -> String {
-    if part.len() < 2 {
-        return part.to_owned();
-    }
-    let rest = part.trim_start_matches('0');
-    if rest.starts_with(|c: char| c.is_ascii_digit()) {
-        rest.to_owned()
-    } else {
-        format!("0{rest}")
-    }
-}
-
-fn parsed(args: &[Val<'_>]) -> Result<Result<Semver, String>, Fail> {
+fn parsed(args: &[Val<'_>]) -> Result<Result<Semver, ParseError>, Fail> {
     match args {
         [Val::String(s)] | [Val::String(s), Val::Bool(false)] => Ok(Semver::parse(s)),
         [Val::String(s), Val::Bool(true)] => Ok(Semver::parse_normalized(s)),
@@ -146,7 +23,7 @@ fn parsed(args: &[Val<'_>]) -> Result<Result<Semver, String>, Fail> {
 }
 
 fn semver<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    parsed(args)?.map_or_else(error, |v| Ok(Val::Semver(Arc::new(v))))
+    parsed(args)?.map_or_else(|why| error(why.to_string()), |v| Ok(Val::Semver(Arc::new(v))))
 }
 
 fn is_semver<'a>(args: &mut [Val<'a>]) -> Out<'a> {

@@ -1,5 +1,5 @@
-//! Reads the overloads of the libraries: `(int, int) int` for a function, `string.(int) string` for a method. Single
-//! capital letters are type parameters.
+//! Reads the overloads of the libraries: `(int, int) int` for a function, `string.(int) string` for a method.
+//! Single capital letters are type parameters.
 
 use super::Overload;
 use crate::types::Type;

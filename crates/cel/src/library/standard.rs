@@ -28,7 +28,8 @@ const COMPARED: &[&str] = &[
     "(duration, duration) bool",
 ];
 
-/// The overloads are in the order of cel-go's standard library: the first one that fits decides what a type parameter stands for.
+/// The overloads are in the order of cel-go's standard library: the first one that fits decides what a type
+/// parameter stands for.
 pub(super) const OPERATORS: &[Declaration] = &[
     ("_&&_", Body::And, &["(bool, bool) bool"]),
     ("_||_", Body::Or, &["(bool, bool) bool"]),
@@ -261,7 +262,8 @@ pub(super) fn add<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     }
 }
 
-/// Lists whose elements are told apart by value or key are merged: of those that both have, the right one replaces the left.
+/// Adds lists. Sets and keyed lists are merged: an element of the right list replaces its counterpart in the
+/// left one.
 fn add_lists<'a>(left: &mut List<'a>, right: &List<'a>) -> Out<'a> {
     let kind = left.list_type();
     let right = right.to_vec()?;
@@ -376,7 +378,7 @@ pub(crate) fn element<'a>(of: &Val<'a>, key: &Val<'a>) -> Option<Out<'a>> {
         }
         (Val::Record(of), Val::String(name)) => of.field(name),
         (Val::List(_), key) => Some(no_index(key)),
-        // What has no parts has no part with the key, as in cel-go.
+        // As in cel-go, a scalar has no element with any key.
         _ => None,
     }
 }

@@ -1,10 +1,10 @@
-//! URLs as Go reads a request URI: an absolute URI, or an absolute path.
+//! URLs.
 
 use super::{Body::Strict, Declaration};
+use crate::value::url::{Url, bad_escape};
 use crate::value::{Key, Out, Text, Val, error, no_overload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use torana_apimachinery::field::quote;
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
     ("url", Strict(url), &["(string) URL"]),
@@ -32,99 +32,6 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     ),
     ("getQuery", Strict(query), &["URL.() map(string, list(string))"]),
 ];
-
-/// A parsed URL.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Url {
-    scheme: String,
-    host: String,
-    path: String,
-    query: String,
-}
-
-impl Url {
-    /// Parses a request URI; the error is worded as Go words it.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let fail = |why: &str| Err(format!("parse {}: {why}", quote(text)));
-        if text.bytes().any(|b| b < b' ' || b == 0x7f) {
-            return fail("net/url: invalid control character in URL");
-        }
-        if text.is_empty() {
-            return fail("empty url");
-        }
-        let (scheme, rest) = match text.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)) {
-            Some(0) if text.starts_with(':') => return fail("missing protocol scheme"),
-            Some(i) if text[i..].starts_with(':') && text.starts_with(|c: char| c.is_ascii_alphabetic()) => {
-                (&text[..i], &text[i + 1..])
-            }
-            _ => ("", text),
-        };
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        if !rest.starts_with('/') {
-            return if scheme.is_empty() {
-                fail("invalid URI for request")
-            } else {
-                // Opaque: `mailto:someone`.
-                Ok(Self {
-                    scheme: scheme.into(),
-                    host: String::new(),
-                    path: String::new(),
-                    query: query.into(),
-                })
-            };
-        }
-        let (host, path) = match rest.strip_prefix("//").filter(|_| !scheme.is_empty()) {
-            Some(after) => after.split_at(after.find('/').unwrap_or(after.len())),
-            None => ("", rest),
-        };
-        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-        if let Some(bad) = bad_escape(path) {
-            return fail(&format!("invalid URL escape {}", quote(bad)));
-        }
-        if let Some(c) = host.chars().find(|c| " \"<>^`{|}\\".contains(*c)) {
-            return fail(&format!("invalid character {} in host name", quote(&c.to_string())));
-        }
-        let port = host.rsplit_once(']').map_or(host, |(_, after)| after);
-        if let Some((_, port)) = port.split_once(':')
-            && !port.bytes().all(|b| b.is_ascii_digit())
-        {
-            return fail(&format!("invalid port {} after host", quote(&format!(":{port}"))));
-        }
-        if host.starts_with('[') && !host.contains(']') {
-            return fail("missing ']' in host");
-        }
-        Ok(Self {
-            scheme: scheme.into(),
-            host: host.into(),
-            path: path.into(),
-            query: query.into(),
-        })
-    }
-
-    fn port(&self) -> &str {
-        let after = self.host.rsplit_once(']').map_or(&*self.host, |(_, after)| after);
-        after.rsplit_once(':').map_or("", |(_, port)| port)
-    }
-
-    fn hostname(&self) -> &str {
-        let host = match self.host.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => host,
-            _ => &self.host,
-        };
-        host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
-    }
-}
-
-/// The first `%` without two hexadecimal digits after it.
-fn bad_escape(text: &str) -> Option<&str> {
-    let bad = |(i, _): &(usize, &str)| {
-        let digits = text.as_bytes().get(i + 1..i + 3);
-        !digits.is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit))
-    };
-    let (i, _) = text.match_indices('%').find(bad)?;
-    let end = text[i..].char_indices().nth(3).map_or(text.len(), |(n, _)| i + n);
-    Some(&text[i..end])
-}
 
 fn unescape(text: &str) -> Option<String> {
     if bad_escape(text).is_some() {

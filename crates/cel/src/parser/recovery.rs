@@ -1,6 +1,6 @@
-//! What is reported about tokens that should not be there or are missing, and how parsing goes on: as ANTLR's parsers, which
-//! cel-go's is one of, do it for the errors people make. A token too many is skipped if the next one fits, a bracket or
-//! colon is assumed if what is there could follow it, and everything else ends the parsing.
+//! Error recovery, as in cel-go's parser, which ANTLR generates. A superfluous token is skipped if the next
+//! one fits, a missing bracket or colon is assumed if the present token could follow it, and every other
+//! error ends the parsing.
 
 use super::{Parsed, Parser};
 use crate::lexer::Token;
@@ -8,7 +8,7 @@ use crate::lexer::Token;
 /// The end of parsing without a message of its own.
 pub(super) const SILENT: (u32, String) = (u32::MAX - 1, String::new());
 
-/// What an operand starts with.
+/// The tokens that can start an operand, as messages list them.
 pub(super) const OPERAND: &str =
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 
@@ -27,7 +27,7 @@ fn is_one_of(token: Option<&Token>, puncts: &[&str]) -> bool {
     matches!(token, Some(Token::Punct(p)) if puncts.contains(p))
 }
 
-/// How messages list what an operand starts with, or what else may be there.
+/// The list in messages: the tokens that can start an operand, and `also`.
 fn expected(also: &[&str]) -> String {
     let (_, words) = OPERAND.split_once("'true'").unwrap_or_default();
     let listed = |p: &&&str| also.contains(*p) || ["[", "{", "(", ".", "-", "!"].contains(*p);
@@ -104,7 +104,7 @@ impl Parser<'_> {
         )
     }
 
-    /// Parses what ends with `closer`.
+    /// Parses an expression that `closer` ends.
     pub(super) fn inside<T>(&mut self, closer: &'static str, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         self.open.push(closer);
         let out = parse(self);

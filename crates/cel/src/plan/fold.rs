@@ -1,16 +1,15 @@
 //! Loops and constant maps.
 
-use super::{Fold, Node, Planner};
+use super::{Fold, Node, PlanError, Planner};
 use crate::ast::{Call, Fold as FoldExpr, Kind, op};
-use crate::checker::Callee;
-use crate::library;
-use crate::macros::{RESULT, TARGET, is_bind};
+use crate::library::{self, Callee};
+use crate::parser::macros::{RESULT, TARGET, is_bind};
 use crate::value::Val;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Planner<'_> {
-    pub(super) fn fold(&mut self, fold: &FoldExpr) -> Result<Node, String> {
+    pub(super) fn fold(&mut self, fold: &FoldExpr) -> Result<Node, PlanError> {
         if is_bind(fold) {
             return self.bind(fold);
         }
@@ -36,8 +35,9 @@ impl Planner<'_> {
         })))
     }
 
-    fn bind(&mut self, fold: &FoldExpr) -> Result<Node, String> {
-        // The value is evaluated in the middle of the result, and so needs slots that the result leaves alone.
+    fn bind(&mut self, fold: &FoldExpr) -> Result<Node, PlanError> {
+        // The value is evaluated in the middle of the result, and so needs slots that the result leaves
+        // alone.
         let before = self.slots;
         self.slots = 0;
         let slot = self.slot(&fold.accumulator);
@@ -56,7 +56,7 @@ impl Planner<'_> {
     }
 
     /// `@result + [element]`, which appends in place.
-    pub(super) fn append(&mut self, callee: &Callee, call: &Call) -> Result<Option<Node>, String> {
+    pub(super) fn append(&mut self, callee: &Callee, call: &Call) -> Result<Option<Node>, PlanError> {
         let [accumulator, list] = call.args.as_slice() else {
             return Ok(None);
         };

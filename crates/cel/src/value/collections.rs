@@ -1,7 +1,6 @@
 //! Lists, maps and objects: borrowed from the input, or computed.
 
 use super::{Fail, Key, Out, Text, Val};
-use crate::library::patch;
 use crate::types::{ListType, ObjectType, Schema, unescape, untyped};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -141,29 +140,27 @@ fn tree_member<'a>(map: &'a Map, name: &str, of: &'a Schema) -> Option<Out<'a>> 
     found.map(|v| Val::of(v, of))
 }
 
-/// How many types with wrong names are told.
+/// How many types with wrong names an error lists at most.
 const MAX_ERRORS: usize = 100;
 
-impl<'a> Record<'a> {
-    /// A field. Operations of patches have those that are not set, too.
-    pub(crate) fn field(&self, name: &str) -> Option<Out<'a>> {
-        let set = self.fields.get(name).cloned().map(Ok);
-        let is_patch = Arc::ptr_eq(&self.of, &patch::TYPE);
-        set.or_else(|| is_patch.then(|| patch::unset(name)))
-    }
+/// Constructed objects whose types are not named by the field they are in, a line each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct WrongNames(Vec<String>);
 
-    /// Whether the types of the objects that are constructed here are named by the path of the field they are in, as the
-    /// types of a mutating policy are: `Object.spec.template`. The error lists those that are not.
+impl<'a> Record<'a> {
+    /// Whether the types of the objects that are constructed here are named by the path of the field they are
+    /// in, as the types of a mutating policy are: `Object.spec.template`.
     ///
     /// # Errors
-    /// A type has another name.
-    pub fn check_names(&self) -> Result<(), String> {
+    /// The types that have another name.
+    pub fn check_names(&self) -> Result<(), WrongNames> {
         let mut errors = Vec::new();
         self.collect(&self.of.name, &mut errors);
         if errors.is_empty() {
             Ok(())
         } else {
-            Err(errors.join("\n"))
+            Err(WrongNames(errors))
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use torana_apimachinery::Map;
 
 impl<'a> Val<'a> {
-    /// Equality of the language: numbers are compared by value, values of different types differ.
+    /// CEL equality: numbers are compared by value; values of different types are unequal.
     pub(crate) fn equals(&self, other: &Self) -> Result<bool, Fail> {
         torana_apimachinery::interrupt::checkpoint();
         Ok(match (self, other) {
@@ -59,12 +59,13 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// False if `==` with the other value is an error. Values of Kubernetes compare only with those of their type: its own
-    /// types, and what has a schema. And upstream's quantities do not recognise sums on their right.
+    /// False if `==` with the other value is an error. Values of Kubernetes compare only with those of their
+    /// type: its own types, and what has a schema. And upstream's quantities do not recognise sums on their
+    /// right.
     pub(crate) fn compares_with(&self, other: &Self) -> bool {
         let only_its_like = match self {
             Self::Quantity(..) => return matches!(other, Self::Quantity(_, false)),
-            // Upstream's do not recognise each other.
+            // Upstream compares none of these with each other.
             Self::Authority(_) => return false,
             Self::Net(_) | Self::Url(_) | Self::Semver(_) | Self::Format(_) | Self::Object(..) => true,
             Self::List(List::Tree(_, of)) | Self::Map(Dict::Tree(_, of)) => !of.ty.is_dyn(),
@@ -141,7 +142,7 @@ fn same_lists<'a>(a: &List<'a>, b: &List<'a>) -> Result<bool, Fail> {
     }
 }
 
-/// What tells an element of a set or of a list with keys apart; `None` for what no such list has.
+/// The identity of an element in a set or a keyed list; `None` if it can have no such element.
 pub(crate) fn identity<'a>(item: &Val<'a>, kind: &ListType) -> Vec<Option<Key<'a>>> {
     match (kind, item) {
         (ListType::Map(keys), Val::Object(m, _)) => keys

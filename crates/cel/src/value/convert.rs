@@ -1,4 +1,4 @@
-//! Trees as values, and values as trees.
+//! Conversion between trees and values.
 
 use super::{Dict, Key, List, Out, Text, Val, error};
 use crate::time_value::{Stamp, duration_error, duration_text, parse_duration};
@@ -7,12 +7,32 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use base64::{DecodeError, Engine};
 use torana_apimachinery::{Map, Value};
 
-/// How large the tree of a computed value is at most: the lengths of its strings, and so much for each part.
+/// Maximum size of the tree of a computed value: the lengths of its strings, plus [`PART`] for each value in
+/// it.
 const MAX_TREE: usize = 16 << 20;
 const PART: usize = 16;
 
+/// Why a value cannot be written as a tree.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TreeError {
+    /// Values that share their parts can be much larger as trees.
+    #[error("the value is too large")]
+    TooLarge,
+    /// A map has a key that is not a string.
+    #[error("map key {key} is of type {of}, not string")]
+    Key {
+        /// The key.
+        key: String,
+        /// The name of its type.
+        of: String,
+    },
+    /// JSON has no such values: the name of the type.
+    #[error("values of type {0} have no form in objects")]
+    NoForm(String),
+}
+
 impl<'a> Val<'a> {
-    /// The value of a tree, as its schema has it.
+    /// The value of a tree under a schema.
     ///
     /// # Errors
     /// The value is not of the schema's type.
@@ -56,17 +76,17 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// The value as a tree, if it is one: what a policy's expression that constructs an object or a patch came to.
+    /// The value as a tree. Policies use it for the objects and patches that their expressions construct.
     ///
     /// # Errors
-    /// Trees have no such values.
-    pub fn to_tree(&self) -> Result<Value, String> {
+    /// The value is too large, or a part of it has no form in JSON.
+    pub fn to_tree(&self) -> Result<Value, TreeError> {
         let mut left = MAX_TREE;
         self.tree(&mut left)
     }
 
-    /// Values that share their parts can be much larger than what they take; as trees they cannot.
-    fn tree(&self, left: &mut usize) -> Result<Value, String> {
+    /// Values share their parts, trees do not: the tree can be much larger than the memory of the value.
+    fn tree(&self, left: &mut usize) -> Result<Value, TreeError> {
         charge(left, 0)?;
         Ok(match self {
             Self::Null => Value::Null,
@@ -98,34 +118,33 @@ impl<'a> Val<'a> {
             Self::Map(Dict::Shared(map)) => {
                 let mut pair = |(k, v): (&Key<'a>, &Self)| match k {
                     Key::String(k) => Ok(((&**k).into(), v.tree(left)?)),
-                    k => Err(format!(
-                        "map key {:?} is of type {}, not string",
-                        k.val(),
-                        k.val().type_name()
-                    )),
+                    k => Err(TreeError::Key {
+                        key: format!("{:?}", k.val()),
+                        of: k.val().type_name().to_owned(),
+                    }),
                 };
                 Value::Object(Map::from_pairs(map.iter().map(&mut pair).collect::<Result<_, _>>()?))
             }
             Self::Record(record) => {
                 let pairs = record.fields.iter().map(|(k, v)| Ok((k.clone(), v.tree(left)?)));
-                Value::Object(Map::from_pairs(pairs.collect::<Result<_, String>>()?))
+                Value::Object(Map::from_pairs(pairs.collect::<Result<_, TreeError>>()?))
             }
             Self::Optional(Some(v)) => v.tree(left)?,
             Self::Optional(None) => Value::Null,
-            other => return Err(format!("values of type {} have no form in objects", other.type_name())),
+            other => return Err(TreeError::NoForm(other.type_name().to_owned())),
         })
     }
 }
 
-fn charge(left: &mut usize, length: usize) -> Result<(), String> {
+fn charge(left: &mut usize, length: usize) -> Result<(), TreeError> {
     *left = left
         .checked_sub(length.saturating_add(PART))
-        .ok_or("the value is too large")?;
+        .ok_or(TreeError::TooLarge)?;
     Ok(())
 }
 
 /// Charges for a copy of a part of the input.
-fn charge_tree(left: &mut usize, v: &Value) -> Result<(), String> {
+fn charge_tree(left: &mut usize, v: &Value) -> Result<(), TreeError> {
     charge(left, v.as_str().map_or(0, str::len))?;
     match v {
         Value::Array(items) => items.iter().try_for_each(|v| charge_tree(left, v)),
@@ -134,7 +153,7 @@ fn charge_tree(left: &mut usize, v: &Value) -> Result<(), String> {
     }
 }
 
-fn charge_members(left: &mut usize, map: &Map) -> Result<(), String> {
+fn charge_members(left: &mut usize, map: &Map) -> Result<(), TreeError> {
     map.iter().try_for_each(|(k, v)| {
         charge(left, k.len())?;
         charge_tree(left, v)

@@ -1,13 +1,14 @@
 //! Upstream's `runtime.DefaultUnstructuredConverter` where it differs from the JSON decoder
-//! (`k8s.io/apimachinery/pkg/runtime/converter.go`). The result of a strategic merge patch is converted from an untyped
-//! tree instead of decoded from text: numbers are coerced rather than refused, and errors have different messages.
+//! (`k8s.io/apimachinery/pkg/runtime/converter.go`). The result of a strategic merge patch is converted from
+//! an untyped tree instead of decoded from text: numbers are coerced rather than refused, and errors have
+//! different messages.
 
 use super::DecodeError;
 use crate::{Ty, TypeDef};
 use torana_apimachinery::value::Value;
 
-/// Coerces the scalars of `v` to the types of `def`. Types that unmarshal themselves (times, quantities) and unknown
-/// fields are left to [`super::normalize`].
+/// Coerces the scalars of `v` to the types of `def`. Types that unmarshal themselves (times, quantities) and
+/// unknown fields are left to [`super::normalize`].
 ///
 /// # Errors
 /// The first value of a wrong type, with the converter's message.
@@ -42,7 +43,8 @@ fn value(ty: Ty, v: &mut Value) -> Result<(), DecodeError> {
         (Ty::Bytes, Value::Array(_)) => Ok(()),
         (Ty::Bytes, _) => refused("restore slice from", v),
         (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) => Ok(()),
-        // By Go's reflection an integer is convertible to a string, so it fails at a later check than other kinds.
+        // By Go's reflection an integer is convertible to a string, so it fails at a later check than other
+        // kinds.
         (Ty::String, Value::Int(_)) => Err(DecodeError("cannot convert int64 to string".into())),
         (Ty::String, _) => unrecognized("string"),
         (Ty::Bool, _) => unrecognized("bool"),

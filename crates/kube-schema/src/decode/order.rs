@@ -1,5 +1,6 @@
-//! Sorts strict decoding findings into document order. The tree has its keys sorted, while upstream reports findings as
-//! its streaming decoder reaches them, so the body is scanned a second time for the positions of the reported paths.
+//! Sorts strict decoding findings into document order. The tree has its keys sorted, while upstream reports
+//! findings as its streaming decoder reaches them, so the body is scanned a second time for the positions of
+//! the reported paths.
 //!
 //! Start at [`sort_by_document_order`].
 
@@ -8,8 +9,8 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::fmt;
 
-/// Sorts strict findings (`unknown field "a.b"`, `duplicate field "a.c"`) of a JSON body by where upstream's decoder
-/// reports them: an unknown field at its first occurrence, a duplicate at its second.
+/// Sorts strict findings (`unknown field "a.b"`, `duplicate field "a.c"`) of a JSON body by where upstream's
+/// decoder reports them: an unknown field at its first occurrence, a duplicate at its second.
 ///
 /// Findings of a YAML body need no sorting: upstream converts it to JSON with sorted keys first.
 pub fn sort_by_document_order(body: &[u8], findings: Vec<String>) -> Vec<String> {
@@ -91,8 +92,9 @@ struct Scan {
     wanted: Vec<FindingPath>,
 }
 
-/// The range of wanted paths that have the scanner's current path as prefix, and the length of that path. The path
-/// itself is not kept: a client controls its length, and copying it for each key below would be quadratic.
+/// The range of wanted paths that have the scanner's current path as prefix, and the length of that path. The
+/// path itself is not kept: a client controls its length, and copying it for each key below would be
+/// quadratic.
 #[derive(Clone, Copy)]
 struct PathRange {
     from: usize,

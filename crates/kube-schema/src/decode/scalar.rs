@@ -91,7 +91,8 @@ fn canonical(v: &mut Value, form: impl Fn(&str) -> Result<String, &'static str>)
     Ok(())
 }
 
-/// Fast path: certainly canonical. Up to 15 digits without a leading or trailing 0, and an optional decimal SI suffix.
+/// Fast path: certainly canonical. Up to 15 digits without a leading or trailing 0, and an optional decimal
+/// SI suffix.
 fn is_plain(s: &str) -> bool {
     let digits = s.strip_suffix(['m', 'k', 'M', 'G']).unwrap_or(s);
     (1..=15).contains(&digits.len())

@@ -1,5 +1,5 @@
-//! Index of each definition's fields by protobuf number: the table is sorted by JSON name, messages are written by
-//! number. Evaluated at compile time, so there is only one table to generate and no start-up cost.
+//! Index of each definition's fields by protobuf number: the table is sorted by JSON name, messages are
+//! written by number. Evaluated at compile time, so there is only one table to generate and no start-up cost.
 
 use crate::{Field, TypeDef, table::TYPES};
 

@@ -16,8 +16,8 @@ const MAX_DEPTH: usize = 200;
 
 type Result<T> = std::result::Result<T, DecodeError>;
 
-/// Decodes a message into the tree that its JSON form would give, without empty `omitempty` values. All types are
-/// correct afterwards; always-written fields are added by [`normalize`](crate::decode::normalize).
+/// Decodes a message into the tree that its JSON form would give, without empty `omitempty` values. All types
+/// are correct afterwards; always-written fields are added by [`normalize`](crate::decode::normalize).
 ///
 /// # Errors
 /// The message is malformed or nests too deep.
@@ -25,8 +25,8 @@ pub fn message(def: &'static TypeDef, raw: &[u8]) -> Result<Value> {
     message_with_budget(def, raw, &mut DecodeBudget::unlimited())
 }
 
-/// As [`message`], with a memory budget: an empty message in a list takes two bytes on the wire and far more in the
-/// tree.
+/// As [`message`], with a memory budget: an empty message in a list takes two bytes on the wire and far more
+/// in the tree.
 ///
 /// # Errors
 /// As of [`message`], and if the budget is exhausted.
@@ -55,11 +55,13 @@ impl From<WireError> for DecodeError {
     }
 }
 
-/// An object under construction, by field index. Fields are sorted by name, so sorting the indexes sorts the keys.
+/// An object under construction, by field index. Fields are sorted by name, so sorting the indexes sorts the
+/// keys.
 #[derive(Default)]
 struct Parts {
     values: Vec<(u8, Value)>,
-    /// Map entries in wire order, sorted once at the end: inserting each in place would be quadratic in the worst case.
+    /// Map entries in wire order, sorted once at the end: inserting each in place would be quadratic in the
+    /// worst case.
     maps: Vec<(u8, Vec<(Str, Value)>)>,
 }
 
@@ -279,8 +281,8 @@ fn value(ty: Ty, f: &Field, payload: Payload<'_>, (depth, budget): Cx<'_>) -> Re
     })
 }
 
-/// JSON can express neither NaN nor infinities, and the tree holds whole numbers as integers. Above 2^53 doubles
-/// no longer represent every integer, so those stay floats.
+/// JSON can express neither NaN nor infinities, and the tree holds whole numbers as integers. Above 2^53
+/// doubles no longer represent every integer, so those stay floats.
 fn double(bits: u64) -> Result<Value> {
     let d = f64::from_bits(bits);
     if !d.is_finite() {

@@ -9,8 +9,8 @@ use torana_apimachinery::codec::protobuf::{put_bytes, put_double, put_message, p
 use torana_apimachinery::time;
 use torana_apimachinery::value::{Map, Value};
 
-/// Appends the encoding of an object. Members of a wrong type, which a normalized object does not have, are written as
-/// zero values.
+/// Appends the encoding of an object. Members of a wrong type, which a normalized object does not have, are
+/// written as zero values.
 pub fn message(def: &'static TypeDef, object: &Value, out: &mut Vec<u8>) {
     static NONE: Map = Map::new();
     fields(def, order::of(def), 0, object.as_object().unwrap_or(&NONE), out);
@@ -61,7 +61,8 @@ fn field(def: &TypeDef, f: &Field, v: Option<&Value>, out: &mut Vec<u8>) {
     }
 }
 
-/// What Go's generated marshallers write for an unset field: nothing for pointers, lists and maps, else the zero value.
+/// What Go's generated marshallers write for an unset field: nothing for pointers, lists and maps, else the
+/// zero value.
 fn absent(f: &Field, out: &mut Vec<u8>) {
     let is_value = match f.ty {
         Ty::List(_) | Ty::Map(_) | Ty::Bytes | Ty::SchemaOr(_) => false,

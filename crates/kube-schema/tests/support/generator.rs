@@ -1,5 +1,5 @@
-//! Generates objects of any built-in kind from the schema table, with all fields filled or a random subset. Shared by
-//! the codec tests and the cross-check against the crates (`tests/kube-rs`).
+//! Generates objects of any built-in kind from the schema table, with all fields filled or a random subset.
+//! Shared by the codec tests and the cross-check against the crates (`tests/kube-rs`).
 
 use torana_apimachinery::json;
 use torana_apimachinery::value::{Map, Value};
@@ -45,8 +45,8 @@ impl Generator {
         }
     }
 
-    /// Always fills required times and quantities. Go writes null if they are not set, which other decoders refuse or
-    /// read as an empty string.
+    /// Always fills required times and quantities. Go writes null if they are not set, which other decoders
+    /// refuse or read as an empty string.
     #[allow(dead_code, reason = "not used by every test that includes the generator")]
     pub(crate) fn strict(mut self) -> Self {
         self.strict = true;

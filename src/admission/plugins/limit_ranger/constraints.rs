@@ -1,5 +1,5 @@
-//! Minimum, maximum and ratio constraints, with upstream's messages. Upstream iterates over Go maps in random order;
-//! here the order is by resource name.
+//! Minimum, maximum and ratio constraints, with upstream's messages. Upstream iterates over Go maps in random
+//! order; here the order is by resource name.
 
 use super::super::resources::{CountingMode, List, ResourceKind, list, of_pod as resources_of_pod};
 use super::Violations;
@@ -82,8 +82,8 @@ impl Constrained<'_> {
         over.then(|| format!("{rule}, but provided ratio is {ratio:.6}"))
     }
 
-    /// Adds a message per violated constraint. Satisfied constraints produce nothing, so the cost is bounded by the
-    /// size of the item plus the maximum number of messages.
+    /// Adds a message per violated constraint. Satisfied constraints produce nothing, so the cost is bounded
+    /// by the size of the item plus the maximum number of messages.
     fn check(&self, item: &Limits<'_>, out: &mut Violations) {
         let least = item.min.iter().filter_map(|(k, v)| self.minimum(k, *v));
         let most = item.max.iter().filter_map(|(k, v)| self.maximum(k, *v));

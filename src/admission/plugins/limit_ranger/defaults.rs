@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Adds the defaults missing from a container's requests or limits. Returns the names of the added resources, sorted.
+/// Adds the defaults missing from a container's requests or limits. Returns the names of the added resources,
+/// sorted.
 fn fill(container: &mut Value, side: &str, defaults: &BTreeMap<&str, &Value>) -> Vec<String> {
     let there = container.at(&["resources", side]);
     let missing = defaults.iter().filter(|(name, _)| there.get(name).is_null());
@@ -37,11 +38,12 @@ fn merged<'a>(range: &'a Value, part: &str) -> BTreeMap<&'a str, &'a Value> {
     all
 }
 
-/// Maximum number of values that one LimitRange may add to a pod. Without it, many containers times many defaults would
-/// turn a small pod into a very large one.
+/// Maximum number of values that one LimitRange may add to a pod. Without it, many containers times many
+/// defaults would turn a small pod into a very large one.
 const MAX: usize = 10_000;
 
-/// Applies the defaults of a LimitRange to the pod's containers, and records them in an annotation as upstream does.
+/// Applies the defaults of a LimitRange to the pod's containers, and records them in an annotation as
+/// upstream does.
 ///
 /// # Errors
 /// If the pod would become too large.

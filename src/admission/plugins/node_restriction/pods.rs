@@ -1,4 +1,5 @@
-//! Pods: a node may create its mirror pods, delete and evict the pods that run on it, and update their status.
+//! Pods: a node may create its mirror pods, delete and evict the pods that run on it, and update their
+//! status.
 
 use super::{NodeRequest, absent};
 use crate::admission::plugins::pods::{MIRROR, is_mirror, projects, references_config_maps, references_secrets};

@@ -1,4 +1,5 @@
-//! Service account tokens: a node may request those of pods that run on it, for audiences that these pods use.
+//! Service account tokens: a node may request those of pods that run on it, for audiences that these pods
+//! use.
 
 use super::{NodeRequest, absent};
 use crate::admission::{ObjectLookup, Operation};
@@ -61,8 +62,8 @@ enum Used {
     Unknown(String),
 }
 
-/// Checks whether a projected volume of the pod, or the CSI driver of one of its volumes, uses the audience. Missing
-/// objects on the way to a driver matter only if no other volume uses it.
+/// Checks whether a projected volume of the pod, or the CSI driver of one of its volumes, uses the audience.
+/// Missing objects on the way to a driver matter only if no other volume uses it.
 async fn uses(cluster: &ObjectLookup, pod: &Value, audience: &str) -> Result<Used> {
     let mut missing: Vec<String> = Vec::new();
     for volume in pod.at(&["spec", "volumes"]).items() {

@@ -1,4 +1,5 @@
-//! Warnings about existing pods when a namespace's enforce level is raised: which of them would no longer be admitted.
+//! Warnings about existing pods when a namespace's enforce level is raised: which of them would no longer be
+//! admitted.
 
 use super::checks::{reasons, violations};
 use super::config::PodSecurityConfig;
@@ -101,8 +102,8 @@ fn controller(pod: &Value) -> Option<&str> {
     controllers.next().map(|o| o.str_at(&["uid"]))
 }
 
-/// The warnings for these pods. Pods of one controller are alike, so one pod of each is checked before the second of
-/// any. Checks at most [`MAX`] pods, for about [`TIME_LIMIT`].
+/// The warnings for these pods. Pods of one controller are alike, so one pod of each is checked before the
+/// second of any. Checks at most [`MAX`] pods, for about [`TIME_LIMIT`].
 pub(super) async fn warnings(
     namespace: &str,
     enforce: LevelVersion,

@@ -134,8 +134,8 @@ impl LevelVersion {
     }
 }
 
-/// Applies a pair of labels. An invalid level becomes `fallback`, an invalid version `latest`. Returns whether the
-/// level and the version were set.
+/// Applies a pair of labels. An invalid level becomes `fallback`, an invalid version `latest`. Returns
+/// whether the level and the version were set.
 fn overlay<'a>(
     into: &mut LevelVersion,
     [level, version]: [&str; 2],
@@ -171,8 +171,9 @@ impl Policy {
         warn: LevelVersion::PRIVILEGED,
     };
 
-    /// The policy that the labels define on top of the defaults, and the errors in them. An invalid level fails closed
-    /// for `enforce` and open for the other modes. As upstream, `enforce` also raises `warn` unless a label sets that.
+    /// The policy that the labels define on top of the defaults, and the errors in them. An invalid level
+    /// fails closed for `enforce` and open for the other modes. As upstream, `enforce` also raises `warn`
+    /// unless a label sets that.
     pub(crate) fn of<'a>(label: &dyn Fn(&str) -> Option<&'a str>, defaults: Self) -> (Self, ErrorList) {
         let (mut policy, mut errors) = (defaults, ErrorList::new());
         let (enforced, _) = overlay(&mut policy.enforce, ENFORCE, Level::Restricted, label, &mut errors);
@@ -197,8 +198,8 @@ impl Policy {
         self.enforce.is_like(other.enforce) && self.audit.is_like(other.audit) && self.warn.is_like(other.warn)
     }
 
-    /// Formats the labels that have no effect in an exempt namespace: `enforce=baseline:latest, warn=…`. `None` if
-    /// there are none.
+    /// Formats the labels that have no effect in an exempt namespace: `enforce=baseline:latest, warn=…`.
+    /// `None` if there are none.
     pub(super) fn ineffective_labels<'a>(
         &self,
         label: &dyn Fn(&str) -> Option<&'a str>,

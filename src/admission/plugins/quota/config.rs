@@ -1,5 +1,5 @@
-//! `ResourceQuotaConfiguration` in the `--admission-control-config-file`: resources that may be used only if a quota
-//! covers them.
+//! `ResourceQuotaConfiguration` in the `--admission-control-config-file`: resources that may be used only if
+//! a quota covers them.
 
 use super::scopes::Selector;
 use crate::apimachinery::value::Value;

@@ -1,17 +1,14 @@
-//! Evaluation of a write against all quotas of its namespace, and the resulting usage. Upstream's `CheckRequest`,
-//! without I/O. Entry point: [`evaluate`].
+//! Evaluation of a write against all quotas of its namespace, and the resulting usage. Upstream's
+//! `CheckRequest`, without I/O. Entry point: [`evaluate`].
 
+use super::amounts::{Amounts, amounts, format_amounts, growth, masked};
 use super::config::LimitedResource;
 use super::evaluator::Evaluator;
 use super::scopes::Selector;
 use crate::admission::{Attributes, Operation};
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Quantities by quota resource name.
-pub(super) type Amounts = BTreeMap<String, Quantity>;
 
 /// The write to evaluate.
 pub(super) struct Write<'a> {
@@ -27,32 +24,6 @@ pub(super) enum Rejection {
     Forbidden(String),
     /// 500 with this message, as upstream.
     Failed(String),
-}
-
-/// Formats as `a=1,b=2`.
-pub(super) fn format_amounts(amounts: &Amounts) -> String {
-    let each: Vec<String> = amounts.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    each.join(",")
-}
-
-fn amounts(v: &Value) -> Amounts {
-    let list = super::super::resources::list(v);
-    list.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
-}
-
-/// The entries of `of` whose keys are also in `names`.
-fn masked<V>(of: &Amounts, names: &BTreeMap<String, V>) -> Amounts {
-    let kept = of.iter().filter(|(k, _)| names.contains_key(*k));
-    kept.map(|(k, v)| (k.clone(), *v)).collect()
-}
-
-/// The increase from `old` to `new`; a decrease counts as zero.
-fn growth(new: &Amounts, old: &Amounts) -> Amounts {
-    let more = new.iter().map(|(name, quantity)| {
-        let before = old.get(name).copied().unwrap_or(Quantity::ZERO);
-        (name.clone(), quantity.minus(before).max(Quantity::ZERO))
-    });
-    more.collect()
 }
 
 /// True if the quota applies to the object: at least one of its resources and all of its scopes match.

@@ -1,7 +1,7 @@
 //! Evaluators: which quota resources apply to an object, and how much of each it uses.
 
 use super::super::resources::quantity;
-use super::evaluate::Amounts;
+use super::amounts::Amounts;
 use super::pods;
 use super::scopes::{Selector, is_terminating};
 use crate::admission::{Attributes, Operation};
@@ -227,7 +227,7 @@ fn of_resource_claim(claim: &Value) -> Amounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::evaluate::format_amounts;
+    use super::super::amounts::format_amounts;
     use super::*;
     use crate::json;
 

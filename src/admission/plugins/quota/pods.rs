@@ -1,7 +1,7 @@
 //! Quota usage of pods.
 
 use super::super::resources::{CountingMode, List, ResourceKind, has_own_resources, list, of_pod};
-use super::evaluate::Amounts;
+use super::amounts::Amounts;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::time;
@@ -23,7 +23,8 @@ const COUNTED: [&str; 11] = [
     "pods",
 ];
 
-/// Resources that every container must specify if a quota has them. Upstream regards requiring others as a mistake.
+/// Resources that every container must specify if a quota has them. Upstream regards requiring others as a
+/// mistake.
 const DEMANDED: [&str; 6] = [
     "cpu",
     "memory",
@@ -104,7 +105,8 @@ pub(super) fn missing<'a>(required: impl Iterator<Item = &'a str>, pod: &Value) 
     Some(format!("must specify {}", each.collect::<Vec<_>>().join("; ")))
 }
 
-/// True while the pod holds resources: it has neither terminated nor exceeded the grace period of its deletion.
+/// True while the pod holds resources: it has neither terminated nor exceeded the grace period of its
+/// deletion.
 fn is_alive(pod: &Value) -> bool {
     if matches!(pod.str_at(&["status", "phase"]), "Failed" | "Succeeded") {
         return false;
@@ -136,7 +138,7 @@ pub(super) fn usage(pod: &Value) -> Amounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::evaluate::format_amounts;
+    use super::super::amounts::format_amounts;
     use super::*;
     use crate::json;
 

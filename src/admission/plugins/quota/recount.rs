@@ -1,7 +1,7 @@
 //! Counts the usage of a namespace anew, for the control loop that keeps the status of quotas (upstream's
 //! `CalculateUsage` in `k8s.io/apiserver/pkg/quota/v1`).
 
-use super::evaluate::Amounts;
+use super::amounts::Amounts;
 use super::evaluator::Evaluator;
 use super::scopes::Selector;
 use crate::apimachinery::gvk::GroupResource;
@@ -58,7 +58,8 @@ impl<'a> Recount<'a> {
         }
     }
 
-    /// The status that the quota should have; `None` if it has it. Resources that nobody counts keep their recorded usage.
+    /// The status that the quota should have; `None` if it has it. Resources that nobody counts keep their
+    /// recorded usage.
     pub(crate) fn status(&self) -> Option<Value> {
         let old = self.quota.get("status");
         let mut used = Value::default();

@@ -70,7 +70,8 @@ impl Selector {
         }
     }
 
-    /// True if the claim is in the scope by any of its attributes classes: requested, current or being applied.
+    /// True if the claim is in the scope by any of its attributes classes: requested, current or being
+    /// applied.
     pub(super) fn matches_claim(&self, claim: &Value) -> bool {
         if self.scope != "VolumeAttributesClass" {
             return false;

@@ -155,7 +155,8 @@ async fn an_update_is_charged_for_the_increase() {
         "services \"s\" is forbidden: exceeded quota: q, requested: services.nodeports=3, used: services.nodeports=2, \
          limited: services.nodeports=3"
     );
-    // Only a change of scope matters for a pod's update. It is charged in full to the quota that newly applies.
+    // Only a change of scope matters for a pod's update. It is charged in full to the quota that newly
+    // applies.
     let scoped = quota(
         "t",
         json!({"scopes": ["Terminating"]}),

@@ -1,6 +1,6 @@
 //! Updates a quota's recorded usage.
 
-use super::evaluate::Amounts;
+use super::amounts::Amounts;
 use crate::api;
 use crate::api::apply_schema::ApplyType;
 use crate::apimachinery::apply::{FieldSet, Writer, update_managed_fields};

@@ -269,7 +269,7 @@ async fn writes_without_an_object_are_not_mutated() {
 }
 
 #[test]
-fn expressions_that_do_not_compile_are_told_with_their_places() {
+fn compile_errors_name_the_field() {
     let spec = mutations(&[
         apply("1"),
         patch("[]"),

@@ -1,4 +1,5 @@
-//! Rules and mappings of a provider. Expressions are compiled here; what does not compile is an error of its field.
+//! Rules and mappings of a provider. Expressions are compiled here; what does not compile is an error of its
+//! field.
 
 use super::{Error, Mapping, Prefixed, Reader, Rule};
 use crate::apimachinery::field::{FieldError, FieldPath};

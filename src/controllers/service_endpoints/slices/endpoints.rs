@@ -19,7 +19,8 @@ pub(crate) fn identity(endpoint: &Value) -> Identity {
     (addresses, hostname, target("namespace"), target("name"))
 }
 
-/// Whether two endpoints of one identity are equal, whatever the version of the Pod they were made from, and their hints.
+/// Whether two endpoints of one identity are equal, whatever the version of the Pod they were made from, and
+/// their hints.
 pub(crate) fn same(a: &Value, b: &Value) -> bool {
     let target = |e: &Value| {
         let mut target = e.get("targetRef").clone();
@@ -59,8 +60,8 @@ pub(super) fn endpoint(pod: &Pod, service: &Service, namespace: &str, zone: Opti
     Some(endpoint)
 }
 
-/// Sets the hints of the endpoints that are ready: their zone and, if nodes are preferred, their Node. Without a preference
-/// removes all hints. Returns whether any changed.
+/// Sets the hints of the endpoints that are ready: their zone and, if nodes are preferred, their Node.
+/// Without a preference removes all hints. Returns whether any changed.
 pub(super) fn set_hints(slice: &mut Value, prefers_node: Option<bool>) -> bool {
     let mut changed = false;
     let endpoints = slice.at_mut(&["endpoints"]).and_then(Value::as_array_mut);

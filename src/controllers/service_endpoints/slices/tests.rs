@@ -175,8 +175,8 @@ fn a_few_new_endpoints_change_one_slice() {
 }
 
 proptest! {
-    /// Whatever the Pods were before: afterwards each Pod is in exactly one slice, no slice is too long, and planning again
-    /// changes nothing.
+    /// Whatever the Pods were before: afterwards each Pod is in exactly one slice, no slice is too long, and
+    /// planning again changes nothing.
     #[test]
     fn plans_converge(
         rounds in prop::collection::vec(prop::collection::btree_map(0usize..400, (any::<bool>(), any::<bool>()), 0..300), 1..4)

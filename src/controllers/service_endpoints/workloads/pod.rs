@@ -85,7 +85,8 @@ impl Pod {
     }
 }
 
-/// Reads an address as upstream does, which takes an IPv4 address that is written as an IPv6 one for what it is.
+/// Reads an address as upstream does, which takes an IPv4 address that is written as an IPv6 one for what it
+/// is.
 pub(crate) fn address(text: &str) -> Option<IpAddr> {
     parse_ip(text).map(|ip| ip.to_canonical())
 }

@@ -109,7 +109,8 @@ impl Service {
         self.parts.at(&["spec", "publishNotReadyAddresses"]).as_bool() == Some(true)
     }
 
-    /// Whether an annotation asks for hints by the size of zones, which takes precedence over `trafficDistribution`.
+    /// Whether an annotation asks for hints by the size of zones, which takes precedence over
+    /// `trafficDistribution`.
     pub(crate) fn has_topology_mode(&self) -> bool {
         let mut annotations = TOPOLOGY.iter().filter_map(|key| self.parts.annotation(key));
         matches!(annotations.next(), Some("Auto" | "auto"))
@@ -147,8 +148,8 @@ impl Service {
         }
     }
 
-    /// The ports of a Pod's endpoints. A port that the Pod does not have is left out. `None` for a Service that has no ports
-    /// and is not headless.
+    /// The ports of a Pod's endpoints. A port that the Pod does not have is left out. `None` for a Service
+    /// that has no ports and is not headless.
     pub(crate) fn ports_of(&self, pod: &Pod) -> Option<Vec<Port>> {
         let ports = self.parts.at(&["spec", "ports"]).items();
         if ports.is_empty() && self.spec("clusterIP") != "None" {

@@ -1,6 +1,6 @@
-//! Roles of the built-in controllers (upstream's `bootstrappolicy/controller_policy.go`). Entry `NAME` becomes
-//! ClusterRole `system:controller:NAME`, bound by a ClusterRoleBinding of that name to service account
-//! `kube-system/NAME`. The notation of rules is explained in [`policy`](super::policy).
+//! Roles of the built-in controllers (upstream's `bootstrappolicy/controller_policy.go`). Entry `NAME`
+//! becomes ClusterRole `system:controller:NAME`, bound by a ClusterRoleBinding of that name to service
+//! account `kube-system/NAME`. The notation of rules is explained in [`policy`](super::policy).
 
 use super::policy::EVENTS;
 

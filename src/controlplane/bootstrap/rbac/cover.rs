@@ -3,7 +3,8 @@
 use crate::apimachinery::value::Value;
 use crate::authz::rbac::{HeldRules, PolicyRule};
 
-/// The grants of `wanted` that no rule of `held` covers, as rules of one verb and one resource (or path) each.
+/// The grants of `wanted` that no rule of `held` covers, as rules of one verb and one resource (or path)
+/// each.
 pub(super) fn missing(held: &[Value], wanted: &[Value]) -> Vec<Value> {
     let parse = |rules: &[Value]| -> Vec<PolicyRule> { rules.iter().map(PolicyRule::parse).collect() };
     let (held, wanted) = (parse(held), parse(wanted));

@@ -1,9 +1,9 @@
 //! The compact notation of the default roles and bindings, and its expansion into objects. Start at [`Role`],
 //! [`Binding`] and their `object` methods.
 //!
-//! A rule is one line, `groups resources verbs`, each a comma-separated list. `core` is the core group; `R` stands for
-//! the read verbs, `W` for the write verbs; `resources{a,b}` restricts to resource names; `url paths verbs` is a
-//! non-resource rule. Like upstream's rule builder, the expansion sorts all lists.
+//! A rule is one line, `groups resources verbs`, each a comma-separated list. `core` is the core group; `R`
+//! stands for the read verbs, `W` for the write verbs; `resources{a,b}` restricts to resource names;
+//! `url paths verbs` is a non-resource rule. Like upstream's rule builder, the expansion sorts all lists.
 
 use crate::apimachinery::value::Value;
 use crate::json;

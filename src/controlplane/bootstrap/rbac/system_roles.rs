@@ -1,4 +1,5 @@
-//! Roles of cluster components, nodes and signers (upstream's `bootstrappolicy/policy.go` and `namespace_policy.go`).
+//! Roles of cluster components, nodes and signers (upstream's `bootstrappolicy/policy.go` and
+//! `namespace_policy.go`).
 
 use super::policy::{Binding, EVENTS, Role, bind, cluster, role};
 

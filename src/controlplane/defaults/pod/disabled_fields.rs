@@ -1,5 +1,6 @@
-//! Drops pod fields whose feature gates are off in v1.36 (`dropDisabledFields` in upstream's `pkg/api/pod/util.go`).
-//! Unlike upstream there is no check for fields in use: without a gate to turn on, no stored object can have them.
+//! Drops pod fields whose feature gates are off in v1.36 (`dropDisabledFields` in upstream's
+//! `pkg/api/pod/util.go`). Unlike upstream there is no check for fields in use: without a gate to turn on, no
+//! stored object can have them.
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::elements_mut;

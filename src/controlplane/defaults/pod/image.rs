@@ -1,5 +1,5 @@
-//! Image reference parsing, as far as the default pull policy depends on it (upstream's `pkg/util/parsers`, whose
-//! grammar is that of `github.com/distribution/reference`). Start at [`tag_is_latest`].
+//! Image reference parsing, as far as the default pull policy depends on it (upstream's `pkg/util/parsers`,
+//! whose grammar is that of `github.com/distribution/reference`). Start at [`tag_is_latest`].
 
 /// Whether the image has the tag `latest`, or neither tag nor digest. False for an invalid reference.
 pub(super) fn tag_is_latest(image: &str) -> bool {
@@ -28,8 +28,8 @@ fn is_name(name: &str) -> bool {
     name.len() <= 255 && !is_id && path.split('/').all(is_component)
 }
 
-/// Whether the part before the first slash is a valid host: it must contain a dot, colon or upper-case letter, or be
-/// `localhost`; otherwise it is a path component.
+/// Whether the part before the first slash is a valid host: it must contain a dot, colon or upper-case
+/// letter, or be `localhost`; otherwise it is a path component.
 fn is_host(text: &str) -> bool {
     let looks = text.contains(['.', ':']) || text == "localhost" || text.bytes().any(|c| c.is_ascii_uppercase());
     let (host, port) = text.rsplit_once(':').unwrap_or((text, "0"));

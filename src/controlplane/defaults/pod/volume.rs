@@ -1,4 +1,5 @@
-//! Defaults of pod volumes and of the volume sources shared with PersistentVolumes (`pkg/apis/core/v1/defaults.go`).
+//! Defaults of pod volumes and of the volume sources shared with PersistentVolumes
+//! (`pkg/apis/core/v1/defaults.go`).
 
 use super::container::pull_policy;
 use crate::apimachinery::value::Value;

@@ -1,5 +1,6 @@
-//! Permission checks of ResourceClaims beyond plain RBAC on the object: admin access to devices (a namespace label),
-//! binding a claim, and reporting device status. A refusal is a cause of a 422, as upstream, not a 403.
+//! Permission checks of ResourceClaims beyond plain RBAC on the object: admin access to devices (a namespace
+//! label), binding a claim, and reporting device status. A refusal is a cause of a 422, as upstream, not a
+//! 403.
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath};
@@ -16,8 +17,8 @@ const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// Refuses the first request for admin access, unless the namespace is labelled for it. As upstream, the path in the
-/// cause is the claim's even if the object is a template.
+/// Refuses the first request for admin access, unless the namespace is labelled for it. As upstream, the path
+/// in the cause is the claim's even if the object is a template.
 pub(super) async fn admin_in_requests(stores: &StoreLookup, namespace: &str, requests: &Value) -> ErrorList {
     let wants = |r: &Value| r.at(&["exactly", "adminAccess"]).as_bool() == Some(true);
     let Some(i) = requests.items().iter().position(wants) else {
@@ -27,7 +28,8 @@ pub(super) async fn admin_in_requests(stores: &StoreLookup, namespace: &str, req
     admin(stores, namespace, &at.child("adminAccess")).await
 }
 
-/// As [`admin_in_requests`], for allocation results. Admin access that is already allocated is not checked again.
+/// As [`admin_in_requests`], for allocation results. Admin access that is already allocated is not checked
+/// again.
 pub(super) async fn admin_in_results(stores: &StoreLookup, new: &Value, old: &Value) -> ErrorList {
     let first = |v: &Value| {
         let results = v.at(&["status", "allocation", "devices", "results"]).items();
@@ -99,7 +101,8 @@ fn part<'a>(cx: &'a Context, verb: &'a str, subresource: &'a str) -> Attributes<
     }
 }
 
-/// Requires permission on `resourceclaims/binding`, in all namespaces, to change the allocation or reservations.
+/// Requires permission on `resourceclaims/binding`, in all namespaces, to change the allocation or
+/// reservations.
 pub(super) async fn binding(authorizer: &dyn Authorizer, cx: &Context, new: &Value, old: &Value) -> ErrorList {
     let kept = |key: &str| same(new.at(&["status", key]), old.at(&["status", key]));
     if kept("allocation") && kept("reservedFor") {

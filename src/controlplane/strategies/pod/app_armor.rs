@@ -1,4 +1,5 @@
-//! Legacy AppArmor annotations, which are copied to the containers' `securityContext.appArmorProfile` on create.
+//! Legacy AppArmor annotations, which are copied to the containers' `securityContext.appArmorProfile` on
+//! create.
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::elements_mut;
@@ -21,8 +22,8 @@ fn is_windows(pod: &Value) -> bool {
     pod.at(&["spec", "os", "name"]).as_str() == Some("windows")
 }
 
-/// Sets the profile of each container that has an annotation but no profile, unless the pod-level profile is the
-/// same. Windows pods have no AppArmor.
+/// Sets the profile of each container that has an annotation but no profile, unless the pod-level profile is
+/// the same. Windows pods have no AppArmor.
 pub(super) fn copy(pod: &mut Value) {
     let annotations = pod.at(&["metadata", "annotations"]).clone();
     let of_pod = pod.at(&["spec", "securityContext", "appArmorProfile"]).clone();

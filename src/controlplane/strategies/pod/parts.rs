@@ -5,8 +5,8 @@ use crate::controlplane::fields::restore;
 use crate::controlplane::strategies::common::keep_meta;
 use std::collections::HashMap;
 
-/// For `pods/ephemeralcontainers`: restores everything except the ephemeral containers, the managed fields and the
-/// resource version.
+/// For `pods/ephemeralcontainers`: restores everything except the ephemeral containers, the managed fields
+/// and the resource version.
 pub(super) fn keep_all_but_ephemeral_containers(new: &mut Value, old: &Value) {
     let mut pod = old.clone();
     for path in [
@@ -19,8 +19,8 @@ pub(super) fn keep_all_but_ephemeral_containers(new: &mut Value, old: &Value) {
     *new = pod;
 }
 
-/// For `pods/resize`: restores everything except resources and resize policies. If containers were added, removed or
-/// renamed, they are passed on unchanged, so that validation rejects them.
+/// For `pods/resize`: restores everything except resources and resize policies. If containers were added,
+/// removed or renamed, they are passed on unchanged, so that validation rejects them.
 pub(super) fn keep_all_but_resources(new: &mut Value, old: &Value) {
     const LISTS: [&str; 2] = ["containers", "initContainers"];
     let list = |v: &Value, key: &str| v.at(&["spec", key]).items().to_vec();

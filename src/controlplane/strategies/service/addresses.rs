@@ -1,14 +1,14 @@
 //! IPAddress objects, the durable record of which Service owns a cluster IP.
 //!
-//! [`AddressRegistry`] is the interface the allocator uses, [`IpAddressStore`] its implementation over the store of
-//! IPAddresses.
+//! [`AddressRegistry`] is the interface the allocator uses, [`IpAddressStore`] its implementation over the
+//! store of IPAddresses.
 
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::controlplane::allocators::IpFamily;
 use crate::registry::StoreLookup;
-use crate::registry::store::WriteOptions;
 use crate::registry::strategy::Context;
+use crate::registry::write::WriteOptions;
 use async_trait::async_trait;
 use std::net::IpAddr;
 

@@ -1,10 +1,11 @@
 //! Allocation of cluster IPs and node ports for one write, all or nothing.
 //!
-//! Entry points: [`ServiceAllocators::begin_create`] and [`ServiceAllocators::begin_update`]. A [`PendingAllocation`]
-//! tracks what the write has allocated and releases it on failure ([`PendingAllocation::end`]) or drop. What an update
-//! frees is released only once the write is durable (`updated`): until then the write may fail, and the Service would
-//! still need it. A cluster IP belongs to a Service once its IPAddress object exists; the allocator in memory is only a
-//! hint. The submodules choose the numbers.
+//! Entry points: [`ServiceAllocators::begin_create`] and [`ServiceAllocators::begin_update`]. A
+//! [`PendingAllocation`] tracks what the write has allocated and releases it on failure
+//! ([`PendingAllocation::end`]) or drop. What an update frees is released only once the write is durable
+//! (`updated`): until then the write may fail, and the Service would still need it. A cluster IP belongs to a
+//! Service once its IPAddress object exists; the allocator in memory is only a hint. The submodules choose
+//! the numbers.
 
 mod cluster_ips;
 mod ports;
@@ -33,7 +34,8 @@ pub(super) struct Records<'a> {
 /// The allocations of one write.
 ///
 /// # Cancel safety
-/// Dropping it releases the numbers in memory. It cannot await, so IPAddress objects that were already created stay.
+/// Dropping it releases the numbers in memory. It cannot await, so IPAddress objects that were already
+/// created stay.
 struct PendingAllocation<'a> {
     allocators: &'a ServiceAllocators,
     records: Records<'a>,
@@ -44,8 +46,8 @@ struct PendingAllocation<'a> {
 }
 
 impl ServiceAllocators {
-    /// Marks what a stored Service holds as allocated. Returns a message for each number that is outside the ranges or
-    /// held by another Service.
+    /// Marks what a stored Service holds as allocated. Returns a message for each number that is outside the
+    /// ranges or held by another Service.
     pub(crate) fn mark_stored_allocations(&self, service: &Value) -> Vec<String> {
         let who = owner(service);
         let mut odd = Vec::new();

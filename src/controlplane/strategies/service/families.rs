@@ -1,5 +1,6 @@
-//! IP families of a Service: resolves `ipFamilies` and `ipFamilyPolicy` from the request, the stored Service and the
-//! ranges of the cluster. Entry point: [`init_ip_family_fields`]. Allocating addresses is left to `allocate`.
+//! IP families of a Service: resolves `ipFamilies` and `ipFamilyPolicy` from the request, the stored Service
+//! and the ranges of the cluster. Entry point: [`init_ip_family_fields`]. Allocating addresses is left to
+//! `allocate`.
 
 use super::ServiceAllocators;
 use super::prepare::needs_cluster_ip;
@@ -38,8 +39,8 @@ pub(super) fn init_ip_family_fields(
     if new.str_at(&["spec", "type"]) == "ExternalName" {
         return Ok(());
     }
-    // An unrelated update of a `PreferDualStack` Service must not change its families, even if the cluster was
-    // upgraded or downgraded in the meantime.
+    // An unrelated update of a `PreferDualStack` Service must not change its families, even if the cluster
+    // was upgraded or downgraded in the meantime.
     if let Some(old) = old
         && policy(new) == PREFER
         && policy(old) == PREFER
@@ -85,7 +86,8 @@ pub(super) fn init_ip_family_fields(
     if !errors.is_empty() {
         return Err(invalid(new, &errors));
     }
-    // Headless Services without a selector may use families the cluster does not have: their endpoints are the user's.
+    // Headless Services without a selector may use families the cluster does not have: their endpoints are
+    // the user's.
     let headless_alone = is_headless(new) && without_selector(new);
     if policy(new).is_empty() {
         new.set(
@@ -150,7 +152,8 @@ pub(super) fn init_ip_family_fields(
     Ok(())
 }
 
-/// On a change to `SingleStack`, drops the second address and family, unless the update changed the lists itself.
+/// On a change to `SingleStack`, drops the second address and family, unless the update changed the lists
+/// itself.
 fn trim_to_single_stack(new: &mut Value, old: &Value) {
     if policy(new) != SINGLE || !needs_cluster_ip(old) {
         return;

@@ -1,9 +1,9 @@
-//! The record of node ports in the store, which makes several gateways, and a kube-apiserver beside them, agree: upstream's
-//! RangeAllocation at `ranges/servicenodeports`, a bitmap that is changed by compare-and-swap
-//! (`pkg/registry/core/service/allocator/storage`).
+//! The record of node ports in the store, which makes several gateways, and a kube-apiserver beside them,
+//! agree: upstream's RangeAllocation at `ranges/servicenodeports`, a bitmap that is changed by
+//! compare-and-swap (`pkg/registry/core/service/allocator/storage`).
 //!
-//! Start at [`NodePortRecord`]. [`Claim`] is one attempt to claim ports; [`Repair`] rebuilds the record from the stored
-//! Services, as upstream's `portallocator/controller/repair.go`.
+//! Start at [`NodePortRecord`]. [`Claim`] is one attempt to claim ports; [`Repair`] rebuilds the record from
+//! the stored Services, as upstream's `portallocator/controller/repair.go`.
 
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 /// The key below the prefix of ranges.
 const KEY: &str = "servicenodeports";
-/// Passes of the repair in which a port that no Service has stays claimed: its Service may be about to be stored.
+/// Passes of the repair in which a port that no Service has stays claimed: its Service may be about to be
+/// stored.
 const PASSES: u32 = 3;
 
 /// The record, in the store.
@@ -143,8 +144,8 @@ impl NodePortRecord {
         }
     }
 
-    /// Makes the record agree with the ports that Services hold. `held` lists them, and is called after the record was read,
-    /// so that a Service stored in between is not taken for a leak.
+    /// Makes the record agree with the ports that Services hold. `held` lists them, and is called after the
+    /// record was read, so that a Service stored in between is not taken for a leak.
     ///
     /// # Errors
     /// The store's, or those of `held`.
@@ -203,8 +204,8 @@ fn unreadable(e: Error) -> Status {
     Status::internal(format!("the record of node ports: {e}"))
 }
 
-/// The numbers of the bits that are set in a big-endian integer, as Go's `big.Int` has them. At most 65,536, since there are no
-/// more ports.
+/// The numbers of the bits that are set in a big-endian integer, as Go's `big.Int` has them. At most 65,536,
+/// since there are no more ports.
 fn ports(integer: &[u8]) -> impl Iterator<Item = u16> + '_ {
     let bytes = (0u32..=u32::from(u16::MAX) / 8).zip(integer.iter().rev());
     bytes.flat_map(|(i, byte)| {

@@ -1,7 +1,7 @@
 //! Ranges of cluster IPs: those of the flags, plus those of ServiceCIDR objects.
 //!
-//! [`ServiceAllocators::apply_service_cidrs`] applies the ServiceCIDR objects; the other methods allocate and release
-//! across all ranges. Watching the objects is left to the caller.
+//! [`ServiceAllocators::apply_service_cidrs`] applies the ServiceCIDR objects; the other methods allocate and
+//! release across all ranges. Watching the objects is left to the caller.
 
 use super::ServiceAllocators;
 use crate::apimachinery::object::ObjectView;
@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// Owner of addresses whose actual owner is unknown.
 const UNKNOWN_OWNER: &str = "?";
 
-/// Ranges added to, or closed among, the flags' ranges by ServiceCIDR objects. Readers see snapshots without locking.
+/// Ranges added to, or closed among, the flags' ranges by ServiceCIDR objects. Readers see snapshots without
+/// locking.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceCidrRanges {
     /// Ranges in addition to those of the flags.
@@ -32,8 +33,9 @@ fn is_usable(cidr: &Value) -> bool {
 }
 
 impl ServiceAllocators {
-    /// Applies the current ServiceCIDR objects. Ranges of a family that the flags do not configure are ignored.
-    /// In new ranges, the addresses in `known` are marked as allocated; existing ranges keep their state.
+    /// Applies the current ServiceCIDR objects. Ranges of a family that the flags do not configure are
+    /// ignored. In new ranges, the addresses in `known` are marked as allocated; existing ranges keep their
+    /// state.
     pub(crate) fn apply_service_cidrs(&self, objects: &[Value], known: &[(IpAddr, String)]) {
         let ranges_of = |v: &Value| -> Vec<IpAllocator> {
             let cidrs = strings(v.at(&["spec", "cidrs"]));
@@ -120,7 +122,8 @@ impl ServiceAllocators {
         self.everywhere(ip, |r| r.release(ip, owner));
     }
 
-    /// Reassigns an address to an unknown owner: `owner` allocated it, but an IPAddress object of another one exists.
+    /// Reassigns an address to an unknown owner: `owner` allocated it, but an IPAddress object of another one
+    /// exists.
     pub(super) fn reassign(&self, ip: IpAddr, owner: &str) {
         self.release_ip(ip, owner);
         self.mark_allocated(ip, UNKNOWN_OWNER);

@@ -3,9 +3,9 @@
 
 use crate::pki::certs::{CaPool, DynamicCa, DynamicKeyPair, KeyPairData};
 use crate::proxy::backend::Backend;
-use crate::proxy::dial::DIAL_TIMEOUT;
 use crate::proxy::policy::ProxyPolicy;
 use crate::proxy::resolver::Resolver;
+use crate::proxy::tcp::DIAL_TIMEOUT;
 use crate::proxy::tls::{self, ClientTls, TlsBuilder, TlsInputs};
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;
@@ -99,8 +99,8 @@ impl BackendConnector {
         (&self.tasks, &self.policy)
     }
 
-    /// The current kubelet TLS configuration, rebuilt if a certificate file has changed. A failed rebuild keeps the old
-    /// one. Concurrent rebuilds are harmless: the last one wins.
+    /// The current kubelet TLS configuration, rebuilt if a certificate file has changed. A failed rebuild
+    /// keeps the old one. Concurrent rebuilds are harmless: the last one wins.
     fn kubelets(&self) -> Arc<Kubelets> {
         let known = self.kubelets.load_full();
         let authority = self.authority.as_ref().map(|ca| ca.current());

@@ -25,8 +25,8 @@ pub(super) struct Address {
 }
 
 impl Kubelets {
-    /// The address of a node's kubelet. The 404 for a missing node names the requested resource (`asked`) instead of
-    /// `nodes`: upstream takes the resource from the request and only the name from the lookup.
+    /// The address of a node's kubelet. The 404 for a missing node names the requested resource (`asked`)
+    /// instead of `nodes`: upstream takes the resource from the request and only the name from the lookup.
     pub(super) async fn find(&self, node: &str, asked: &str) -> Result<Address> {
         let found = self
             .stores

@@ -151,7 +151,8 @@ fn refusal(code: StatusCode, text: &str, name: &str) -> Status {
     status
 }
 
-/// Streams a log over WebSocket: an empty message first, then one for each piece, in base64 if the subprotocol says so.
+/// Streams a log over WebSocket: an empty message first, then one for each piece, in base64 if the
+/// subprotocol says so.
 fn messages(req: Request, mut log: Body, tasks: &TaskGroup) -> Response {
     const BINARY: &str = "binary.k8s.io";
     const BASE64: &str = "base64.binary.k8s.io";

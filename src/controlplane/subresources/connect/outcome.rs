@@ -1,4 +1,5 @@
-//! How a command ended: what a kubelet says on the error stream, as the Status that clients of `v5.channel.k8s.io` get.
+//! How a command ended: what a kubelet says on the error stream, as the Status that clients of
+//! `v5.channel.k8s.io` get.
 
 use crate::api::json;
 use crate::apimachinery::codec;

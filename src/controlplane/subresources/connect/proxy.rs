@@ -1,7 +1,8 @@
-//! `pods/proxy`, `services/proxy` and `nodes/proxy`: relay any request to the named pod, service endpoint or node.
+//! `pods/proxy`, `services/proxy` and `nodes/proxy`: relay any request to the named pod, service endpoint or
+//! node.
 //!
-//! To prevent server-side request forgery, only addresses of pods and nodes are dialled, and never loopback or
-//! link-local ones.
+//! To prevent server-side request forgery, only addresses of pods and nodes are dialled, and never loopback
+//! or link-local ones.
 
 use super::connector::Peer;
 use super::kubelet::Kubelets;
@@ -88,15 +89,15 @@ impl ProxyHandler {
             false => self.workload(target.https, &kubelet.host, target.port),
         };
         let port = backend.authority.rsplit(':').next().and_then(|p| p.parse().ok());
-        // Dial the addresses that were checked: a second lookup of the name may resolve elsewhere (CVE-2020-8562). An
-        // unparsable port leaves no addresses; dialling it fails later.
+        // Dial the addresses that were checked: a second lookup of the name may resolve elsewhere
+        // (CVE-2020-8562). An unparsable port leaves no addresses; dialling it fails later.
         let at = |port| addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
         backend.addresses = port.map(at);
         Ok(backend)
     }
 
-    /// Resolves a service through its Endpoints, not its EndpointSlices, as upstream does; a 404 for missing Endpoints
-    /// names the service.
+    /// Resolves a service through its Endpoints, not its EndpointSlices, as upstream does; a 404 for missing
+    /// Endpoints names the service.
     async fn service(&self, next: &AtomicUsize, cx: &Context, id: &str) -> Result<Backend> {
         let target = Target::parse(id, "service")?;
         let mut port = target.port.to_owned();
@@ -153,8 +154,8 @@ impl ProxyHandler {
         none(id)
     }
 
-    /// Whether an endpoint address belongs to a pod of the namespace. Other endpoints are skipped: whoever can write
-    /// Endpoints must not direct this server's connections.
+    /// Whether an endpoint address belongs to a pod of the namespace. Other endpoints are skipped: whoever
+    /// can write Endpoints must not direct this server's connections.
     async fn is_a_pods(&self, cx: &Context, address: &Value, ip: &str) -> bool {
         let to = address.get("targetRef");
         if to.is_null() || to.str_at(&["namespace"]) != cx.namespace {

@@ -1,6 +1,6 @@
 //! Relays a request to a backend, as upstream's `UpgradeAwareHandler` does
-//! (`k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go`). [`relay_request`] relays any request, [`relay_upgrade`] only
-//! upgrades.
+//! (`k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go`). [`relay_request`] relays any request,
+//! [`relay_upgrade`] only upgrades.
 
 use crate::apimachinery::status::{Result, Status};
 use crate::proxy::backend::{self, Backend, BackendError, Upgrade};
@@ -89,8 +89,8 @@ pub(super) async fn relay_upgrade(
     }
 }
 
-/// Relays a request to `path` on the backend, which is the part of the request path after the proxy prefix, and
-/// returns the response.
+/// Relays a request to `path` on the backend, which is the part of the request path after the proxy prefix,
+/// and returns the response.
 ///
 /// # Errors
 /// 503 if the backend cannot be reached.

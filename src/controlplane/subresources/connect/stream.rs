@@ -1,5 +1,5 @@
-//! `pods/exec`, `attach` and `portforward`: upgraded connections, tunnelled unchanged to the kubelet, whether SPDY or
-//! WebSocket, unless the client speaks a protocol that came after the kubelet's.
+//! `pods/exec`, `attach` and `portforward`: upgraded connections, tunnelled unchanged to the kubelet, whether
+//! SPDY or WebSocket, unless the client speaks a protocol that came after the kubelet's.
 
 use super::kubelet::Kubelets;
 use super::log::container;

@@ -39,8 +39,8 @@ pub(super) fn not_allowed() -> Status {
     Status::bad_request("address not allowed")
 }
 
-/// Whether an address is global unicast in the sense of Go's `IsGlobalUnicast`: neither unspecified, loopback,
-/// multicast, broadcast nor link-local. IPv4-mapped addresses are unwrapped first.
+/// Whether an address is global unicast in the sense of Go's `IsGlobalUnicast`: neither unspecified,
+/// loopback, multicast, broadcast nor link-local. IPv4-mapped addresses are unwrapped first.
 pub(super) fn may_proxy_to(ip: IpAddr) -> bool {
     let own = ip.is_unspecified() || ip.is_loopback() || ip.is_multicast();
     let link = match ip {

@@ -1,8 +1,9 @@
-//! `exec` and `attach` over WebSocket (`v5.channel.k8s.io`) towards kubelets that speak SPDY only, as upstream's
-//! `apiserver/pkg/util/proxy/streamtranslator.go` with the client of `client-go/tools/remotecommand`.
+//! `exec` and `attach` over WebSocket (`v5.channel.k8s.io`) towards kubelets that speak SPDY only, as
+//! upstream's `apiserver/pkg/util/proxy/streamtranslator.go` with the client of
+//! `client-go/tools/remotecommand`.
 //!
-//! Entry point: [`answer`]. Three loops run side by side, so that neither direction waits for the other: from the client,
-//! to the kubelet, and back. Each holds one message at a time.
+//! Entry point: [`answer`]. Three loops run side by side, so that neither direction waits for the other: from
+//! the client, to the kubelet, and back. Each holds one message at a time.
 
 use super::outcome::{self, Version};
 use crate::apimachinery::status::Status;
@@ -230,7 +231,8 @@ async fn from_client(
         if !is_open {
             continue;
         }
-        // Kubelets read input only once all streams exist. They answer within the time limit or the session ends.
+        // Kubelets read input only once all streams exist. They answer within the time limit or the session
+        // ends.
         if ready.wait_for(|ready| *ready).await.is_err() {
             return pending().await;
         }
@@ -250,7 +252,8 @@ async fn from_client(
     }
 }
 
-/// Writes data, answers to pings, and pings of our own. A failure is left to the reading side, which reports it.
+/// Writes data, answers to pings, and pings of our own. A failure is left to the reading side, which reports
+/// it.
 async fn to_kubelet(
     write: &mut (impl AsyncWrite + Unpin),
     mut data: mpsc::Receiver<Outgoing>,

@@ -119,7 +119,8 @@ async fn copy(socket: WebSocket, io: impl AsyncRead + AsyncWrite) {
             }
         }
     };
-    // Either side may end first. The other direction can be waiting for a peer that reads nothing, so it is not waited for.
+    // Either side may end first. The other direction can be waiting for a peer that reads nothing, so it is
+    // not waited for.
     tokio::select! {
         () = inward => {}
         () = outward => {}
@@ -127,7 +128,8 @@ async fn copy(socket: WebSocket, io: impl AsyncRead + AsyncWrite) {
     let client = async {
         // Upstream closes with code 1000, whatever the reason.
         sender.close().await;
-        // A socket that is closed with unread bytes is reset, and the client could lose what it has not read yet.
+        // A socket that is closed with unread bytes is reset, and the client could lose what it has not read
+        // yet.
         while receiver.next().await.is_some() {}
     };
     let _ = tokio::join!(timeout(CLOSE_LIMIT, client), timeout(CLOSE_LIMIT, write.shutdown()));

@@ -9,8 +9,8 @@ use crate::interrupt::checkpoint;
 pub(super) const ALL_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 pub(super) const NOT_DELETE: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
 
-/// Validates a rule. Unsupported operations are reported at `flat` if given, unknown ones at their index too; otherwise
-/// only at their index.
+/// Validates a rule. Unsupported operations are reported at `flat` if given, unknown ones at their index too;
+/// otherwise only at their index.
 pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath, operations: &[&str], flat: Option<&FieldPath>) {
     checkpoint();
     let list = rule.get("operations");

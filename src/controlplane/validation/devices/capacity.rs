@@ -8,7 +8,8 @@ use std::borrow::Cow;
 
 const MAX_VALUES: usize = 10;
 
-/// Validates a capacity. Only a `shared` device, one that allows multiple allocations, may have a request policy.
+/// Validates a capacity. Only a `shared` device, one that allows multiple allocations, may have a request
+/// policy.
 pub(super) fn capacity(out: &mut ErrorList, v: &Value, shared: bool, at: &FieldPath) {
     let (policy, at) = (v.get("requestPolicy"), at.child("requestPolicy"));
     if policy.is_null() {

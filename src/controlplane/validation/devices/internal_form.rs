@@ -1,5 +1,5 @@
-//! Fields of upstream's internal structs in Go's order (`pkg/apis/resource/types.go`), for printing bad values with
-//! `go_form::compact`. The wire names differ from Go's names.
+//! Fields of upstream's internal structs in Go's order (`pkg/apis/resource/types.go`), for printing bad
+//! values with `go_form::compact`. The wire names differ from Go's names.
 
 use crate::controlplane::validation::go_form::Printing::{Any, Int, List, OmitEmpty, Ptr, Str, Struct};
 use crate::controlplane::validation::go_form::{Field, TOLERATION};
@@ -46,8 +46,8 @@ const DEVICES: &[Field] = &[
 /// `ResourceClaimSpec`.
 pub(super) const CLAIM_SPEC: &[Field] = &[("Devices", "devices", Struct(DEVICES))];
 
-/// `ResourceClaimTemplateSpec`: the members of the embedded `ObjectMeta` under their wire names, omitted if absent,
-/// then the claim's spec.
+/// `ResourceClaimTemplateSpec`: the members of the embedded `ObjectMeta` under their wire names, omitted if
+/// absent, then the claim's spec.
 pub(super) const TEMPLATE_SPEC: &[Field] = &[
     ("name", "name", OmitEmpty),
     ("generateName", "generateName", OmitEmpty),

@@ -1,5 +1,5 @@
-//! CEL selectors of devices (upstream's `k8s.io/dynamic-resource-allocation/cel/compile.go`). They are compiled to be
-//! validated only: the scheduler evaluates them.
+//! CEL selectors of devices (upstream's `k8s.io/dynamic-resource-allocation/cel/compile.go`). They are
+//! compiled to be validated only: the scheduler evaluates them.
 
 use super::at_most;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -18,8 +18,8 @@ const MAX_NAME_LENGTH: u64 = 32;
 const MAX_ATTRIBUTES: u64 = 32;
 const MAX_ATTRIBUTE_LENGTH: u64 = 64;
 
-/// What selectors may name. Upstream lets new expressions use only what the previous release knew too, and stored ones
-/// everything. v1.36 adds nothing to what v1.35 knew, so that one environment is both.
+/// What selectors may name. Upstream lets new expressions use only what the previous release knew too, and
+/// stored ones everything. v1.36 adds nothing to what v1.35 knew, so that one environment is both.
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
     let by_name = |values: Schema, name_length: u64| Schema {
         keys: Some(Arc::new(Schema::scalar(Type::String, name_length))),

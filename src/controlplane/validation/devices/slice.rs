@@ -8,9 +8,9 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, label_value, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, invalid_each, required_choice, same};
+use crate::controlplane::validation::common::csi_driver_name;
 use crate::controlplane::validation::go_form::compact;
 use crate::controlplane::validation::pod::node_selector;
-use crate::controlplane::validation::storage::driver;
 use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
@@ -43,7 +43,7 @@ pub(crate) fn slice_update(new: &Value, old: &Value) -> ErrorList {
 fn checked(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
-    driver(&mut out, spec.str_at(&["driver"]), &path.child("driver"));
+    csi_driver_name(&mut out, spec.str_at(&["driver"]), &path.child("driver"));
     pool(&mut out, spec.get("pool"), &path.child("pool"));
     if let Some(old) = old {
         for keys in [&["pool", "name"][..], &["driver"], &["nodeName"]] {
@@ -208,8 +208,8 @@ fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &
     binding_conditions(out, v, at);
 }
 
-/// Shortens a map key for an error path: one longer than any valid key (domain of 63, slash, name of 32) is cut in the
-/// middle.
+/// Shortens a map key for an error path: one longer than any valid key (domain of 63, slash, name of 32) is
+/// cut in the middle.
 fn cut(key: &str) -> String {
     const MAX_LENGTH: usize = 63 + 1 + 32;
     if key.len() <= MAX_LENGTH {
@@ -294,7 +294,8 @@ fn counters(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
     }
 }
 
-/// Checks a device's node selection: exactly one field if the slice has `perDeviceNodeSelection` (`each`), else none.
+/// Checks a device's node selection: exactly one field if the slice has `perDeviceNodeSelection` (`each`),
+/// else none.
 fn place(out: &mut ErrorList, v: &Value, each: bool, at: &FieldPath) {
     let is_set = |key: &str| !v.get(key).is_null();
     if !each {

@@ -12,10 +12,10 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{net, objects};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, required_choice, same};
+use crate::controlplane::validation::common::csi_driver_name;
 use crate::controlplane::validation::common::go_struct;
 use crate::controlplane::validation::go_form::compact;
 use crate::controlplane::validation::pod::node_selector;
-use crate::controlplane::validation::storage::driver;
 
 const MAX_CONSUMERS: usize = 256;
 const MAX_RESULTS: usize = 32;
@@ -111,7 +111,7 @@ fn allocated_as(out: &mut ErrorList, v: &Value, known: &Requests<'_>, path: &Fie
     {
         let at = at.index(i);
         known.reference(out, r.str_at(&["request"]), &at.child("request"));
-        driver(out, r.str_at(&["driver"]), &at.child("driver"));
+        csi_driver_name(out, r.str_at(&["driver"]), &at.child("driver"));
         pool_name(out, r.str_at(&["pool"]), &at.child("pool"));
         label_name(out, r.str_at(&["device"]), &at.child("device"));
         binding_conditions(out, r, &at);
@@ -159,7 +159,7 @@ fn share(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 }
 
 fn device(out: &mut ErrorList, v: &Value, allocated: &Seen<String>, at: &FieldPath) {
-    driver(out, v.str_at(&["driver"]), &at.child("driver"));
+    csi_driver_name(out, v.str_at(&["driver"]), &at.child("driver"));
     pool_name(out, v.str_at(&["pool"]), &at.child("pool"));
     label_name(out, v.str_at(&["device"]), &at.child("device"));
     share(out, v, at);

@@ -156,8 +156,9 @@ fn queues(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// Random bits needed to deal a hand (`RequiredEntropyBits` in upstream's `apiserver/pkg/util/shufflesharding`), which
-/// ignores that later cards have fewer choices. A shuffle-sharding hash has 64 bits, hence the limit of 60.
+/// Random bits needed to deal a hand (`RequiredEntropyBits` in upstream's
+/// `apiserver/pkg/util/shufflesharding`), which ignores that later cards have fewer choices. A
+/// shuffle-sharding hash has 64 bits, hence the limit of 60.
 fn entropy_bits(deck: i64, hand: i64) -> i64 {
     ((deck as f64).log2() * hand as f64).ceil() as i64
 }

@@ -1,5 +1,5 @@
-//! Unified diffs with three lines of context, in the format of upstream's `diff` package. Entry point: [`unified`].
-//! Time and output are bounded, because the inputs come from clients.
+//! Unified diffs with three lines of context, in the format of upstream's `diff` package. Entry point:
+//! [`unified`]. Time and output are bounded, because the inputs come from clients.
 
 const CONTEXT: usize = 3;
 

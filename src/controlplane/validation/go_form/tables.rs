@@ -1,5 +1,6 @@
 //! Fields of the Go structs in upstream's `pkg/apis/core/types.go` and the workload, policy and batch groups,
-//! in Go's order. Each constant's doc names the Go struct. Pods' parts are in `pods`, volume sources in `sources`.
+//! in Go's order. Each constant's doc names the Go struct. Pods' parts are in `pods`, volume sources in
+//! `sources`.
 
 mod pods;
 mod sources;
@@ -60,8 +61,8 @@ const TRUST_BUNDLE: &[Field] = &[
     ("Path", "path", Str),
 ];
 
-/// `VolumeProjection`. The line numbers in upstream's recorded diffs count the fields of a trust bundle in every
-/// source, so it is printed as a struct even if absent.
+/// `VolumeProjection`. The line numbers in upstream's recorded diffs count the fields of a trust bundle in
+/// every source, so it is printed as a struct even if absent.
 const PROJECTION: &[Field] = &[
     ("Secret", "secret", Ptr(NAMED_ITEMS)),
     ("DownwardAPI", "downwardAPI", Ptr(DOWNWARD_ITEMS)),

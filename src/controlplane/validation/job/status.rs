@@ -1,5 +1,5 @@
-//! Validation of a Job's status: counters, conditions, times and index lists must be consistent with each other and
-//! with the stored status. Entry point: [`status`].
+//! Validation of a Job's status: counters, conditions, times and index lists must be consistent with each
+//! other and with the stored status. Entry point: [`status`].
 
 use super::super::common::not_negative;
 use super::policies::parse_indexes;
@@ -142,7 +142,8 @@ fn indexes(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     }
 }
 
-/// Checks the uids of terminated pods that are not counted yet: no empty ones, no duplicates across both lists.
+/// Checks the uids of terminated pods that are not counted yet: no empty ones, no duplicates across both
+/// lists.
 fn uncounted(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     let mut seen: Seen<&str> = Seen::new();
     for key in ["succeeded", "failed"] {

@@ -164,8 +164,9 @@ fn label_keys(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
     }
 }
 
-/// Reports `matchLabelKeys` that the selector also has on its own. The strategy has already merged each key into the
-/// selector once, so only a second occurrence is a conflict. As upstream, the path is that of the list's owner.
+/// Reports `matchLabelKeys` that the selector also has on its own. The strategy has already merged each key
+/// into the selector once, so only a second occurrence is a conflict. As upstream, the path is that of the
+/// list's owner.
 fn taken_keys(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     let selector = v.get("labelSelector");
     let labels = selector.get("matchLabels").as_object();
@@ -199,8 +200,8 @@ pub(super) fn spread(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         let of = |key: &str| json::to_string(c.get(key));
         (of("topologyKey"), of("whenUnsatisfiable"))
     };
-    // Counts the remaining occurrences of each pair: all but the last are reported as duplicates, as upstream does by
-    // comparing each constraint with those after it.
+    // Counts the remaining occurrences of each pair: all but the last are reported as duplicates, as upstream
+    // does by comparing each constraint with those after it.
     let mut to_come: HashMap<(String, String), usize> = HashMap::new();
     if all.len() > 1 {
         all.iter().for_each(|c| *to_come.entry(pair(c)).or_default() += 1);

@@ -1,7 +1,7 @@
-//! Validation of pod annotations with a meaning: mirror pods, deletion cost, and legacy tolerations, seccomp and
-//! AppArmor profiles.
+//! Validation of pod annotations with a meaning: mirror pods, deletion cost, and legacy tolerations, seccomp
+//! and AppArmor profiles.
 
-use super::super::sources::local_path;
+use super::super::common::local_path;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::object::ObjectView;

@@ -76,7 +76,8 @@ fn init<'a>(out: &mut ErrorList, pod: &Pod<'a>, names: &mut Seen<&'a str>, path:
         } else if !name.is_empty() {
             names.insert(name);
         }
-        // Upstream checks init containers one at a time, hence the fresh set and index 0: they do not run together.
+        // Upstream checks init containers one at a time, hence the fresh set and index 0: they do not run
+        // together.
         conflicts(out, c, &mut Seen::new(), &path.index(0));
         if c.str_at(&["restartPolicy"]) == "Always" {
             probe::handlers(out, c, &at, pod.grace);

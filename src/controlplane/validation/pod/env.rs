@@ -1,7 +1,7 @@
 //! Validation of environment variables, and of the field and resource references that volumes use too.
 
+use super::super::common::no_backsteps;
 use super::super::common::quantity;
-use super::super::sources::no_backsteps;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{
     config_map_key, dns1123_label, dns1123_subdomain, env_var_name, name_is_dns_subdomain, qualified_name,
@@ -252,7 +252,8 @@ fn divisor(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
     out.push(FieldError::invalid(at, name, why));
 }
 
-/// Checks an `envFrom` entry. As upstream, a missing or ambiguous source is reported at the list, not at the entry.
+/// Checks an `envFrom` entry. As upstream, a missing or ambiguous source is reported at the list, not at the
+/// entry.
 fn env_from(out: &mut ErrorList, e: &Value, list: &FieldPath, index: usize) {
     let at = list.index(index);
     let prefix = e.str_at(&["prefix"]);

@@ -1,6 +1,6 @@
 //! Validation of a container's volume mounts and block devices.
 
-use super::super::sources::local_path;
+use super::super::common::local_path;
 use super::volume::Volumes;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;

@@ -4,7 +4,7 @@ use super::checked_spec;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, restore, same};
-use crate::controlplane::strategies::pod::quality_of_service;
+use crate::controlplane::quality_of_service::quality_of_service;
 use crate::controlplane::validation::go_form;
 use std::collections::HashMap;
 

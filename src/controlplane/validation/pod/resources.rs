@@ -187,8 +187,8 @@ struct Need {
     first: Option<Quantity>,
 }
 
-/// Aggregates `requests` or `limits` (`side`) per resource. The effective amount is the larger of the concurrent sum
-/// and the peak during initialization (upstream's `AggregateContainerRequests` in
+/// Aggregates `requests` or `limits` (`side`) per resource. The effective amount is the larger of the
+/// concurrent sum and the peak during initialization (upstream's `AggregateContainerRequests` in
 /// `k8s.io/component-helpers/resource`).
 fn together<'a>(spec: &'a Value, side: &str) -> HashMap<&'a str, Need> {
     let plus = |a: Option<Quantity>, b: Quantity| Some(a.map_or(b, |a| a.plus(b)));

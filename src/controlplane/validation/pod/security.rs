@@ -1,6 +1,7 @@
-//! Validation of security contexts of pods and containers, and of fields that the pod's operating system lacks.
+//! Validation of security contexts of pods and containers, and of fields that the pod's operating system
+//! lacks.
 
-use super::super::sources::local_path;
+use super::super::common::local_path;
 use super::super::{common, go_form};
 use super::windows;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -176,7 +177,8 @@ pub(super) fn container(out: &mut ErrorList, v: &Value, at: &FieldPath, host_use
     app_armor(out, v.get("appArmorProfile"), &at.child("appArmorProfile"));
 }
 
-/// Pod fields that Windows lacks, in upstream's order. True if the field is in the security context, not the spec.
+/// Pod fields that Windows lacks, in upstream's order. True if the field is in the security context, not the
+/// spec.
 const LINUX_POD: &[(&str, bool)] = &[
     ("appArmorProfile", true),
     ("seLinuxOptions", true),
@@ -246,7 +248,8 @@ pub(super) fn os(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                 } else {
                     (spec, path)
                 };
-                // Host namespace flags are plain bools in Go, where false equals absent; the other two are pointers.
+                // Host namespace flags are plain bools in Go, where false equals absent; the other two are
+                // pointers.
                 let is_set = match holder.get(key) {
                     Value::Bool(false) => matches!(*key, "hostUsers" | "shareProcessNamespace"),
                     Value::Array(a) => !a.is_empty(),

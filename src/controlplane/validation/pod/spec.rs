@@ -1,9 +1,9 @@
-//! Validation of the spec of pods and templates: calls the other parts in upstream's order, which determines the order
-//! of causes. Entry point: [`spec`].
+//! Validation of the spec of pods and templates: calls the other parts in upstream's order, which determines
+//! the order of causes. Entry point: [`spec`].
 
 use super::super::common::go_struct;
 use super::resources::Claims;
-use super::{affinity, container, env, resources, security, volume, windows};
+use super::{Of, affinity, container, env, resources, security, volume, windows};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{
     dns1123_label, dns1123_subdomain, dns1123_subdomain_with_underscore, label_value, meta, net, qualified_name,
@@ -11,19 +11,6 @@ use crate::apimachinery::validation::{
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, required_choice, strings};
 use crate::interrupt::checkpoint;
-
-/// The owner of a spec. Templates skip some checks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of<'a> {
-    Pod {
-        /// `metadata.name`, from which generated claim names derive.
-        name: &'a str,
-        /// True for a mirror pod, which represents a static pod of a kubelet.
-        mirror: bool,
-    },
-    /// A pod template.
-    Template,
-}
 
 pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of<'_>) {
     let volumes = volume::volumes(out, spec, path, of);

@@ -1,7 +1,7 @@
 //! Validation of a pod's volumes. The rules of each source are in `validation::sources`.
 
 use super::super::sources::{self, SourceOwner};
-use super::spec::Of;
+use super::Of;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;

@@ -13,7 +13,8 @@ fn options(holder: &Value) -> &Value {
     holder.at(&["securityContext", "windowsOptions"])
 }
 
-/// Checks that either all or no containers are host process containers; if all are, the pod needs `hostNetwork`.
+/// Checks that either all or no containers are host process containers; if all are, the pod needs
+/// `hostNetwork`.
 pub(super) fn host_processes(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     let of_pod = options(spec).get("hostProcess").as_bool();
     let (mut host, mut other) = (0, 0);

@@ -9,8 +9,8 @@ use crate::controlplane::fields::{Seen, invalid_each, optional_choice, required_
 const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-/// Checks a CIDR strictly, as v1.36 checks new values of legacy fields: no leading zeros, no IPv4-mapped IPv6, no bits
-/// beyond the prefix.
+/// Checks a CIDR strictly, as v1.36 checks new values of legacy fields: no leading zeros, no IPv4-mapped
+/// IPv6, no bits beyond the prefix.
 pub(crate) fn cidr_strict(text: &str) -> Vec<String> {
     let Some((ip, bits)) = net::parse_cidr(text) else {
         return net::cidr(text);

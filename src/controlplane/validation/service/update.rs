@@ -93,8 +93,8 @@ fn families(out: &mut ErrorList, new: &Value, old: &Value) {
 
 const CHANGED: &str = "may not change once set";
 
-/// Checks a list whose length changed: the primary entry must remain, and the secondary may be released only with
-/// `SingleStack`.
+/// Checks a list whose length changed: the primary entry must remain, and the secondary may be released only
+/// with `SingleStack`.
 fn resized(
     out: &mut ErrorList,
     new: &Value,

@@ -1,25 +1,11 @@
-//! Validation of sources that project objects as files (config maps, secrets, downward API, projected volumes), and of
-//! their file paths.
+//! Validation of sources that project objects as files (config maps, secrets, downward API, projected
+//! volumes), and of their file paths.
 
+use super::super::common::local_path;
 use super::super::pod::{VOLUME_FIELDS, field_ref, resource_ref};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::Seen;
-
-/// Checks that a path is relative and has no `..`.
-pub(in crate::controlplane::validation) fn local_path(out: &mut ErrorList, text: &str, at: &FieldPath) {
-    if text.starts_with('/') {
-        out.push(FieldError::invalid(at, text, "must be a relative path"));
-    }
-    no_backsteps(out, text, at);
-}
-
-/// Checks that no component of a path is `..`.
-pub(in crate::controlplane::validation) fn no_backsteps(out: &mut ErrorList, text: &str, at: &FieldPath) {
-    if text.split('/').any(|p| p == "..") {
-        out.push(FieldError::invalid(at, text, "must not contain '..'"));
-    }
-}
 
 fn mode(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if let Some(n) = v.as_i64().filter(|n| !(0..=0o777).contains(n)) {

@@ -13,7 +13,8 @@ pub(super) fn nfs(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-/// Returns why an iSCSI name is invalid; `None` if it is valid. Upstream's text is less specific for PersistentVolumes.
+/// Returns why an iSCSI name is invalid; `None` if it is valid. Upstream's text is less specific for
+/// PersistentVolumes.
 fn iscsi_name(name: &str, owner: SourceOwner<'_>) -> Option<&'static str> {
     let alphanumeric = |s: &str, n: usize| s.len() == n && s.bytes().all(|c| c.is_ascii_alphanumeric());
     let fine = if name.starts_with("iqn") {
@@ -30,8 +31,8 @@ fn iscsi_name(name: &str, owner: SourceOwner<'_>) -> Option<&'static str> {
     (!fine).then_some("must be valid format")
 }
 
-/// True for a name like `iqn.2026-01.com.example:storage`. Upstream's regular expression is anchored only at the end,
-/// so the match may start at any `iqn.` in the text.
+/// True for a name like `iqn.2026-01.com.example:storage`. Upstream's regular expression is anchored only at
+/// the end, so the match may start at any `iqn.` in the text.
 fn qualified(name: &str) -> bool {
     name.match_indices("iqn.").any(|(i, lead)| {
         let text = &name[i + lead.len()..];

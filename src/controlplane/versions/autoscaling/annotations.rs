@@ -117,8 +117,8 @@ pub(super) fn condition(v: &Value) -> String {
     ])
 }
 
-/// Encodes the behavior. Upstream encodes its internal struct here, which has no JSON tags: every field is written,
-/// under its Go name.
+/// Encodes the behavior. Upstream encodes its internal struct here, which has no JSON tags: every field is
+/// written, under its Go name.
 pub(super) fn behavior(v: &Value) -> String {
     let policy = |p: &Value| {
         object([

@@ -1,5 +1,5 @@
-//! Decodes the annotations of v1 into v2 fields. `None` means that the annotation is malformed; the caller then ignores
-//! all of it. `annotations` is the inverse.
+//! Decodes the annotations of v1 into v2 fields. `None` means that the annotation is malformed; the caller
+//! then ignores all of it. `annotations` is the inverse.
 
 use crate::apimachinery::quantity;
 use crate::apimachinery::time;

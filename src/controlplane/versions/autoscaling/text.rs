@@ -1,4 +1,5 @@
-//! Writes JSON like Go's encoder for structs: members in declaration order, not sorted like those of a `Value`.
+//! Writes JSON like Go's encoder for structs: members in declaration order, not sorted like those of a
+//! `Value`.
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;

@@ -1,5 +1,5 @@
-//! The message table of `openapi.v3` (gnostic-models' `openapiv3/OpenAPIv3.proto`), without callbacks, links and
-//! server variables, which no API server publishes.
+//! The message table of `openapi.v3` (gnostic-models' `openapiv3/OpenAPIv3.proto`), without callbacks, links
+//! and server variables, which no API server publishes.
 
 use super::Form::{Any, Bool, Choice, Double, Each, Int, List, Message as One, Text};
 use super::Test::{Boolean, Has, Number, Object, Otherwise, String};

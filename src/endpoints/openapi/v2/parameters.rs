@@ -14,8 +14,8 @@ const SHARED_BODIES: [&str; 2] = [
     "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
 ];
 
-/// Replaces common parameters in a path item by references and adds them to `shared`. Their names contain a hash of the
-/// content, so that the documents of several servers can be merged.
+/// Replaces common parameters in a path item by references and adds them to `shared`. Their names contain a
+/// hash of the content, so that the documents of several servers can be merged.
 pub(crate) fn share(item: &mut Map, shared: &mut Map) {
     for (key, part) in item.iter_mut() {
         let parameters = if key == "parameters" {

@@ -1,8 +1,8 @@
 //! Lists in protobuf.
 //!
-//! Protobuf needs the total length up front. A large list is therefore walked twice, once to measure and once to
-//! write, so that only one chunk is in memory at a time. Messages cached with the objects (usually all of them) are
-//! not encoded twice.
+//! Protobuf needs the total length up front. A large list is therefore walked twice, once to measure and once
+//! to write, so that only one chunk is in memory at a time. Messages cached with the objects (usually all of
+//! them) are not encoded twice.
 
 use super::{CHUNK, ListMeta, sent};
 use crate::apimachinery::codec::protobuf::{

@@ -1,8 +1,8 @@
-//! Lists whose items are converted one by one while the response is sent, so that a list of any size needs the memory
-//! of one chunk.
+//! Lists whose items are converted one by one while the response is sent, so that a list of any size needs
+//! the memory of one chunk.
 //!
-//! The surrounding document is encoded with a placeholder for the items and split there. This works for every media
-//! type without up-front lengths; protobuf is handled separately.
+//! The surrounding document is encoded with a placeholder for the items and split there. This works for every
+//! media type without up-front lengths; protobuf is handled separately.
 
 use super::{CHUNK, sent};
 use crate::api::json::{self, Shape};
@@ -34,7 +34,8 @@ pub(super) fn mark() -> Value {
     Value::Array(vec![Value::from(MARK)])
 }
 
-/// Builds the function that appends an item in the negotiated encoding. `make` gives its tree and the order of its members.
+/// Builds the function that appends an item in the negotiated encoding. `make` gives its tree and the order
+/// of its members.
 pub(super) fn item(negotiated: Negotiated, make: impl Fn(&Entry) -> (Value, Shape) + Send + 'static) -> Item {
     match (negotiated.media, negotiated.pretty) {
         (Media::Yaml, _) => Box::new(move |e, out| {

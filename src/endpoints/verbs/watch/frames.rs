@@ -217,7 +217,7 @@ impl Frames {
                 frame(kind, &encoded::enveloped(&group, "PartialObjectMetadata", &message))
             }
             (Representation::Partial(version), Media::Cbor) => {
-                encode_frame(self.media, kind, &stored::partial(&self.resource, entry, version))
+                encode_frame(self.media, kind, &partial::of_entry(&self.resource, entry, version))
             }
             (Representation::Partial(version), _) => line_of(kind, 1024, |out| {
                 stored::write_partial(&self.resource, entry, version, out);

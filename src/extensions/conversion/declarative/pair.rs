@@ -5,11 +5,10 @@
 //!             └ other than its default: kept in an annotation ─────────────── and found there ┘
 //! ```
 //!
-//! A move removes the objects that become empty by it, and creates those it needs. Where the way back would then lack an
-//! object that the source had, its path is kept too.
+//! A move removes the objects that become empty by it, and creates those it needs. Where the way back would
+//! then lack an object that the source had, its path is kept too.
 
-use super::path::{Items, Keys};
-use super::proof::node;
+use super::path::{Items, Keys, node};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Str, Value};
 
@@ -71,7 +70,7 @@ pub(super) struct Only {
     pub constant: bool,
 }
 
-/// What the annotation of an object keeps.
+/// The content of an object's annotation.
 #[derive(Default)]
 struct Kept {
     fields: Map,

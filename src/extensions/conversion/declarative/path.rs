@@ -114,6 +114,13 @@ impl Items {
     }
 }
 
+/// The schema of an object's field.
+pub(super) fn node<'s>(root: &'s Value, keys: &Keys) -> Option<&'s Value> {
+    keys.0
+        .iter()
+        .try_fold(root, |schema, key| schema.get("properties").as_object()?.get(key))
+}
+
 impl fmt::Display for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|key| write!(f, ".{key}"))

@@ -1,12 +1,13 @@
 //! Proves that a pair loses nothing, from the schemas of its versions.
 //!
-//! The rules are applied to the first schema instead of an object. If the result has the same shape as the second one
-//! (the same fields of the same types, with the same defaults), then an object that the first schema leaves alone is
-//! converted to one that the second leaves alone, and since every rule can be undone, back to itself. Whatever else the
-//! schemas say (descriptions, limits, rules) is about which values are valid, not about which survive.
+//! The rules are applied to the first schema instead of an object. If the result has the same shape as the
+//! second one (the same fields of the same types, with the same defaults), then an object that the first
+//! schema leaves alone is converted to one that the second leaves alone, and since every rule can be undone,
+//! back to itself. Whatever else the schemas say (descriptions, limits, rules) is about which values are
+//! valid, not about which survive.
 
 use super::pair::{Move, Only, Pair};
-use super::path::{Items, Keys};
+use super::path::{Items, Keys, node};
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::interrupt::checkpoint;
 use std::collections::HashSet;
@@ -18,7 +19,7 @@ const REASONS: usize = 10;
 /// Marks a schema whose values were renamed.
 const RENAMED: &str = "renamed";
 
-/// What pruning and defaulting look at.
+/// The keywords that pruning and defaulting read.
 const SHAPE: [&str; 7] = [
     "type",
     "nullable",
@@ -146,13 +147,6 @@ fn distinct(pair: &Pair, reasons: &mut Vec<Reason>) {
     }
 }
 
-/// The schema of an object's field.
-pub(super) fn node<'s>(root: &'s Value, keys: &Keys) -> Option<&'s Value> {
-    keys.0
-        .iter()
-        .try_fold(root, |schema, key| schema.get("properties").as_object()?.get(key))
-}
-
 /// Where the schema of an object's field is.
 fn place(keys: &Keys) -> Vec<&str> {
     keys.0.iter().flat_map(|key| ["properties", key.as_str()]).collect()
@@ -204,8 +198,8 @@ fn alone(only: &Only, field: &Value, version: &str) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Applies moves to the schema of the first version, `version`. Objects that lose all their fields go, unless the schema
-/// of the second one, `other`, has them.
+/// Applies moves to the schema of the first version, `version`. Objects that lose all their fields go, unless
+/// the schema of the second one, `other`, has them.
 fn shift(root: &mut Value, other: &Value, moves: &[Move], version: &str, prefix: &str, reasons: &mut Vec<Reason>) {
     let mut taken = Vec::with_capacity(moves.len());
     for m in moves {

@@ -113,7 +113,7 @@ fn rules_are_applied_in_both_directions() {
 }
 
 #[test]
-fn what_a_version_cannot_say_is_kept_in_an_annotation() {
+fn fields_missing_in_a_version_are_kept_in_an_annotation() {
     let by = conversion(&both(RULES));
     let new = thing(
         "v1",

@@ -14,7 +14,8 @@ use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
 
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
-/// The replicas of an object without that field, while a patch is applied: if they are unchanged, the patch did not set them.
+/// The replicas of an object without that field, while a patch is applied: if they are unchanged, the patch
+/// did not set them.
 const UNSET: i64 = i32::MIN as i64;
 
 /// The answer to a request for a Scale that the object cannot have.

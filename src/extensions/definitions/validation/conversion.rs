@@ -2,16 +2,12 @@
 
 use super::ratchet::Options;
 use super::supported;
+use super::webhook::{REVIEW_VERSIONS, ca_bundle};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1035_label;
 use crate::apimachinery::value::Value;
 use crate::client::webhook;
-use crate::proxy::ca_bundle::{UnusableBundle, check_bundle};
-use base64::Engine;
 use std::collections::HashSet;
-
-/// The versions of ConversionReview that exist.
-pub(super) const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 pub(super) fn conversion(out: &mut ErrorList, conversion: &Value, options: &Options, at: &FieldPath) {
     if conversion.is_null() {
@@ -50,19 +46,6 @@ pub(super) fn conversion(out: &mut ErrorList, conversion: &Value, options: &Opti
         }
     }
     review_versions(out, versions, options, &versions_at);
-}
-
-/// Checks the CA bundle of a client configuration; an absent one is fine.
-pub(super) fn ca_bundle(client: &Value) -> Result<(), UnusableBundle> {
-    let text = client.str_at(&["caBundle"]);
-    if text.is_empty() {
-        return Ok(());
-    }
-    // Decoding the object has checked that it is base64.
-    let pem = base64::engine::general_purpose::STANDARD
-        .decode(text)
-        .unwrap_or_default();
-    check_bundle(&pem)
 }
 
 fn review_versions(out: &mut ErrorList, versions: &Value, options: &Options, at: &FieldPath) {

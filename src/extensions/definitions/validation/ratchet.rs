@@ -1,7 +1,8 @@
-//! Which rules an update enforces: none that the stored definition violates already, so that it can still be changed.
+//! Which rules an update enforces: none that the stored definition violates already, so that it can still be
+//! changed.
 
-use super::conversion::{REVIEW_VERSIONS, ca_bundle};
 use super::selectable;
+use super::webhook::{REVIEW_VERSIONS, ca_bundle};
 use crate::apimachinery::interrupt::checkpoint;
 use crate::apimachinery::value::Value;
 use crate::extensions::definitions::internal::Internal;
@@ -20,12 +21,12 @@ pub(super) struct Options<'a> {
     pub(super) recognized_review_version: bool,
     /// A CA bundle that cannot be used is accepted.
     pub(super) invalid_ca_bundle: bool,
-    /// What an update keeps; `None` for a new definition.
+    /// What an update leaves unchanged; `None` for a new definition.
     kept: Option<Rc<Kept<'a>>>,
 }
 
-/// What the versions of an updated definition have kept. Computed once: a definition may have as many versions as fit
-/// into a request.
+/// Which fields an update leaves unchanged in which versions. Computed once: a definition may have as many
+/// versions as fit into a request.
 struct Kept<'a> {
     /// Whether the schemas of all versions with this name are as before.
     schemas: HashMap<&'a str, bool>,
@@ -75,8 +76,8 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The options for the schema of a version: one that did not change may have rules that cost more than the limit.
-    /// `""` stands for the schema that all versions share.
+    /// The options for the schema of a version: one that did not change may have rules that cost more than
+    /// the limit. `""` stands for the schema that all versions share.
     pub(super) fn of_schema(&self, version: &str) -> Self {
         let mut options = self.clone();
         options.schema.rule_costs = !self.kept.as_ref().is_some_and(|kept| match version {
@@ -86,8 +87,8 @@ impl<'a> Options<'a> {
         options
     }
 
-    /// True if a version may have more selectable fields than the limit, because it had the same before. `""` stands for
-    /// what all versions share.
+    /// True if a version may have more selectable fields than the limit, because it had the same before. `""`
+    /// stands for what all versions share.
     pub(super) fn too_many_selectable(&self, version: &str) -> bool {
         self.kept.as_ref().is_some_and(|kept| match version {
             "" => kept.shared_selectable,

@@ -1,5 +1,5 @@
-//! The schemas of a definition: that there are some, and what may be at their root. Their content is checked by
-//! [`definition::check`].
+//! The schemas of a definition: that there are some, and what may be at their root. Their content is checked
+//! by [`definition::check`].
 
 use super::ratchet::Options;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -7,8 +7,8 @@ use crate::apimachinery::value::Value;
 use crate::extensions::definitions::internal::Internal;
 use crate::schema::definition;
 
-/// Keywords that the root may have although status is validated with a part of the schema: their Go names, in upstream's
-/// order, and in JSON.
+/// Keywords that the root may have although status is validated with a part of the schema: their Go names, in
+/// upstream's order, and in JSON.
 const ROOT_KEYWORDS: [(&str, &str); 22] = [
     ("Description", "description"),
     ("Type", "type"),
@@ -101,8 +101,8 @@ pub(super) fn schema(
     out.extend(definition::check(schema, &at, &options.schema).1);
 }
 
-/// With a status subresource `status` is validated by its own part of the schema, so the root may have nothing that
-/// would then be lost.
+/// With a status subresource `status` is validated by its own part of the schema, so the root may have
+/// nothing that would then be lost.
 fn root_keywords(out: &mut ErrorList, schema: &Value, at: &FieldPath) {
     let ty = schema.str_at(&["type"]);
     if !ty.is_empty() && ty != "object" {

@@ -64,7 +64,7 @@ fn exactly_one_version_is_stored() {
 }
 
 #[test]
-fn what_versions_share_is_reported_at_the_top() {
+fn errors_in_shared_fields_are_reported_at_the_top() {
     let bad = json!({"openAPIV3Schema": {"type": "object", "properties": {"a": {}}}});
     let shared = errors(&version(json!({"schema": bad})));
     let why = "type: Required value: must not be empty for specified object fields";

@@ -12,8 +12,8 @@ const REASON: &[&str] = &["flow_schema", "priority_level", "reason"];
 const TYPE: &[&str] = &["flow_schema", "priority_level", "type"];
 const EXECUTE: &[&str] = &["execute", "flow_schema", "priority_level"];
 
-/// Upstream's families with their types and labels (`k8s.io/apiserver/pkg/util/flowcontrol/metrics`), without the prefix.
-/// `epoch_advance_total` is missing: the meter is never wound back.
+/// Upstream's families with their types and labels (`k8s.io/apiserver/pkg/util/flowcontrol/metrics`), without
+/// the prefix. `epoch_advance_total` is missing: the meter is never wound back.
 const FAMILIES: [(&str, &str, &[&str]); 31] = [
     ("current_executing_requests", "gauge", SCHEMA),
     ("current_executing_seats", "gauge", SCHEMA),

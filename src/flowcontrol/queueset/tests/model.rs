@@ -1,5 +1,5 @@
-//! The algorithm as one would write it on a blackboard: every decision is a loop over all queues, and nothing is
-//! remembered that can be computed. Random histories must lead both to the same decisions.
+//! The algorithm as one would write it on a blackboard: every decision is a loop over all queues, and nothing
+//! is remembered that can be computed. Random histories must lead both to the same decisions.
 
 use super::*;
 use proptest::prelude::*;

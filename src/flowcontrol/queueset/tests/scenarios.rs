@@ -142,7 +142,8 @@ fn seats_that_linger_are_missing() {
     }
 }
 
-/// Without queues, what comes first is served: nothing waits, and shares are what the clients' rhythm makes of them.
+/// Without queues, what comes first is served: nothing waits, and shares are what the clients' rhythm makes
+/// of them.
 #[test]
 fn a_level_without_queues_is_not_fair() {
     let flows = [

@@ -2,7 +2,7 @@
 //! [`Host`](super::Host), which dials and drives them.
 
 use super::super::http2::{Http2, Stream};
-use crate::proxy::dial::DialError;
+use crate::proxy::tcp::DialError;
 use crate::request::Body;
 use hyper::client::conn::http1;
 use std::net::SocketAddr;

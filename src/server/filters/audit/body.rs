@@ -1,4 +1,5 @@
-//! Recording of streamed response bodies: the end of the body is an event, which may include the response object.
+//! Recording of streamed response bodies: the end of the body is an event, which may include the response
+//! object.
 
 use super::record::{Record, now};
 use crate::audit::event::ResponseStatus;
@@ -15,8 +16,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-/// Records the end of a streamed response. In the blocking modes the end of the body is delayed until the event is
-/// stored.
+/// Records the end of a streamed response. In the blocking modes the end of the body is delayed until the
+/// event is stored.
 pub(super) fn record(response: Response, record: Arc<Record>, status: ResponseStatus) -> Response {
     let own = FromBackend::of(&response).is_none();
     let worth = own && record.wants_responses();
@@ -42,7 +43,8 @@ struct Copy {
     too_large: bool,
 }
 
-/// Measures the production of the pieces of a body ([`Part::Serialize`]), and the times between them ([`Part::Write`]).
+/// Measures the production of the pieces of a body ([`Part::Serialize`]), and the times between them
+/// ([`Part::Write`]).
 struct Stopwatch {
     parts: Arc<RequestParts>,
     since: Instant,
@@ -167,7 +169,8 @@ impl Copy {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        // The client disconnected, or the transport stopped at the announced length without polling for the end.
+        // The client disconnected, or the transport stopped at the announced length without polling for the
+        // end.
         if let Some(last) = self.last.take() {
             drop(last.submit());
         }

@@ -230,8 +230,8 @@ impl crate::request::UnprotectedHandler for Stuck {
     }
 }
 
-/// A handler that waits for two mutating webhooks, then for two validating ones at once, then for its store, and streams its
-/// response.
+/// A handler that waits for two mutating webhooks, then for two validating ones at once, then for its store,
+/// and streams its response.
 struct Slow;
 
 #[async_trait::async_trait]

@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderValue};
 use http_body::Body as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Translates `Connection: close` into GOAWAY, as Go does; removes hop-by-hop headers, which HTTP/2 forbids; adds
-/// `Date`.
+/// Translates `Connection: close` into GOAWAY, as Go does; removes hop-by-hop headers, which HTTP/2 forbids;
+/// adds `Date`.
 pub(super) fn finish(headers: &mut HeaderMap, activity: &Activity, date: &mut Date) {
     let says_close = |v: &HeaderValue| v.as_bytes().eq_ignore_ascii_case(b"close");
     if headers.get_all(CONNECTION).iter().any(says_close) {

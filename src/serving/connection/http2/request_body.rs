@@ -25,7 +25,8 @@ struct Waiting {
     stream: u32,
 }
 
-/// The body of a request with these headers on this stream. `100 Continue` is sent when the body is first polled.
+/// The body of a request with these headers on this stream. `100 Continue` is sent when the body is first
+/// polled.
 pub(super) fn body(stream: RecvStream, headers: &HeaderMap, queue: &Arc<H2InformationalQueue>, number: u32) -> Body {
     if stream.is_end_stream() {
         return Body::empty();

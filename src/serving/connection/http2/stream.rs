@@ -74,7 +74,8 @@ impl<'a> Stream<'a> {
                 self.send_informational(queue);
             }
             let Poll::Ready(response) = polled else {
-                // Registers interest in a reset, so that the handler is dropped when the client cancels the request.
+                // Registers interest in a reset, so that the handler is dropped when the client cancels the
+                // request.
                 return self.respond.poll_reset(cx).map(drop);
             };
             match self.send_response(response, date) {
@@ -129,8 +130,8 @@ impl<'a> Stream<'a> {
             return Ok(None);
         }
         let mut to = self.respond.send_response(response, false)?;
-        // While any body of this connection waits for the client's window, send this one chunk by chunk too: stall
-        // detection must see whether the client accepts anything.
+        // While any body of this connection waits for the client's window, send this one chunk by chunk too:
+        // stall detection must see whether the client accepts anything.
         if !activity.is_held()
             && let Some(whole) = body.take_full()
         {
@@ -171,14 +172,16 @@ impl ResponseBody {
                     }
                 }
             }
-            // h2 buffers what exceeds the window, and reports no capacity for the next chunk until that is sent.
+            // h2 buffers what exceeds the window, and reports no capacity for the next chunk until that is
+            // sent.
             if let Some((chunk, last)) = self.chunk.take()
                 && (self.to.send_data(chunk, last).is_err() || last)
             {
                 return Poll::Ready(());
             }
             if self.on_demand {
-                // One byte is enough to learn that the window is open; reserving more would take it from other streams.
+                // One byte is enough to learn that the window is open; reserving more would take it from
+                // other streams.
                 self.to.reserve_capacity(1);
                 if self.to.capacity() == 0 {
                     continue;

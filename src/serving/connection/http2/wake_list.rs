@@ -1,7 +1,8 @@
 //! Wake-up bookkeeping for a task that polls many futures itself: records which of them were woken.
 //!
-//! The connection and each of its streams have their own waker. Waking one adds it to the list in [`WakeList`], and
-//! wakes the task if it is asleep. During a round no wake-up is needed, because the round ends by checking the list.
+//! The connection and each of its streams have their own waker. Waking one adds it to the list in
+//! [`WakeList`], and wakes the task if it is asleep. During a round no wake-up is needed, because the round
+//! ends by checking the list.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,8 +66,8 @@ impl WakeList {
         std::mem::take(&mut self.lock().connection)
     }
 
-    /// Ends a round. The task goes to sleep, or yields and runs again if streams are left over or something was woken
-    /// meanwhile.
+    /// Ends a round. The task goes to sleep, or yields and runs again if streams are left over or something
+    /// was woken meanwhile.
     pub(super) fn end(&self, cx: &Context<'_>, has_left: bool) {
         let mut list = self.lock();
         if has_left || list.connection || !list.streams.is_empty() {
@@ -103,8 +104,8 @@ impl Wake for ConnectionWaker {
 // === impl StreamWaker ===
 
 impl StreamWaker {
-    /// Called before the stream is polled: later wake-ups list it again, and the poll observes the effects of earlier
-    /// ones.
+    /// Called before the stream is polled: later wake-ups list it again, and the poll observes the effects of
+    /// earlier ones.
     pub(super) fn unlist(&self) {
         self.listed.swap(false, Ordering::AcqRel);
     }

@@ -171,7 +171,7 @@ fn history_is_bounded_in_bytes() {
 }
 
 #[test]
-fn what_idle_histories_keep_is_bounded_together() {
+fn idle_histories_share_one_bound() {
     let budget = Budget::unlimited();
     let value = "x".repeat(500_000);
     let mut feeds: Vec<Feed> = (0..10)

@@ -1,5 +1,5 @@
-//! Maintenance of the file: compaction of history, returning free space, checkpoints, and comparison with the caches.
-//! Errors are as for [`Disk::commit`]. The schedule is in
+//! Maintenance of the file: compaction of history, returning free space, checkpoints, and comparison with the
+//! caches. Errors are as for [`Disk::commit`]. The schedule is in
 //! [`embedded::maintenance`](crate::storage::embedded::maintenance).
 
 use super::Disk;
@@ -103,8 +103,9 @@ impl Disk {
         Ok(space::exceeds_history_budget(all.saturating_sub(free) * PAGE, packed))
     }
 
-    /// Returns some free pages to the file system if at least a fifth of the file is free, or, while the store is
-    /// busy, only if the file is too large for objects of `packed` bytes. Returns true if there may be more.
+    /// Returns some free pages to the file system if at least a fifth of the file is free, or, while the
+    /// store is busy, only if the file is too large for objects of `packed` bytes. Returns true if there may
+    /// be more.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -150,8 +151,8 @@ impl Disk {
         Ok(digest)
     }
 
-    /// Moves the write-ahead log into the database file, so that the next burst starts with an empty log, and frees the
-    /// page cache: writes fill it with values, which nothing reads again.
+    /// Moves the write-ahead log into the database file, so that the next burst starts with an empty log, and
+    /// frees the page cache: writes fill it with values, which nothing reads again.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).

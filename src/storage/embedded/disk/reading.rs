@@ -60,8 +60,8 @@ impl Disk {
                 Some(rusqlite::ErrorCode::ReadOnly) => OpenError::damaged(&self.path, "it cannot be written"),
                 _ => sql(e),
             })?;
-        // A second connection checks the structure while this one reads the contents. Either may find damage; nothing
-        // is served before both have succeeded.
+        // A second connection checks the structure while this one reads the contents. Either may find damage;
+        // nothing is served before both have succeeded.
         let path = self.path.clone();
         std::thread::scope(|threads| {
             let structure = threads.spawn(move || quick_check(&path));

@@ -56,8 +56,8 @@ pub(crate) fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
     Ok((revision.cast_unsigned(), out))
 }
 
-/// Creates a store at `revision` in a directory that has none. The objects keep their revisions and must be in order
-/// of revision.
+/// Creates a store at `revision` in a directory that has none. The objects keep their revisions and must be
+/// in order of revision.
 ///
 /// # Errors
 /// [`OpenError`]: a store exists already, or writing failed; nothing is left behind then.

@@ -65,7 +65,8 @@ pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     }
 }
 
-/// Shapes that are also updated with their items in another order, which makes validation compare old and new items.
+/// Shapes that are also updated with their items in another order, which makes validation compare old and new
+/// items.
 const REORDERED: [&str; 7] = [
     "10,000 containers",
     "20,000 volumes",

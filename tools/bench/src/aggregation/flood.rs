@@ -1,16 +1,17 @@
-//! One user floods the gateway while another one sends a GET at a time: nobody turns the second one away, and its p99
-//! stays at 20 ms or three times what it is without the flood.
+//! One user floods the gateway while another one sends a GET at a time: nobody turns the second one away, and
+//! its p99 stays at 20 ms or three times what it is without the flood.
 //!
-//! The gateway has 60 seats. The flood comes from a thread of low priority, because real clients run on other machines.
+//! The gateway has 60 seats. The flood comes from a thread of low priority, because real clients run on other
+//! machines.
 
 mod senders;
 
 use super::paced::{self, Stop};
 use super::{Setup, create};
 use crate::client::{Target, load};
+use crate::gateway::{Gateway, TOKEN, config_map, ready};
 use crate::process::{Server, free_port};
 use crate::report::Report;
-use crate::scenarios::{Gateway, TOKEN, config_map, ready};
 use hyper::Method;
 use senders::{Answers, in_own_thread, keep_sending};
 use serde_json::{Value, json};

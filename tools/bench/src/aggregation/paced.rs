@@ -1,5 +1,5 @@
-//! Open-loop load at a constant rate: requests do not wait for earlier ones, so the latencies are those that users
-//! see.
+//! Open-loop load at a constant rate: requests do not wait for earlier ones, so the latencies are those that
+//! users see.
 
 use crate::client::{Target, exchange};
 use bytes::Bytes;

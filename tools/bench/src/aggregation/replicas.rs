@@ -1,12 +1,13 @@
-//! Three replicas of the example server behind endpoints: killed, restarted, suspended and partitioned under load.
+//! Three replicas of the example server behind endpoints: killed, restarted, suspended and partitioned under
+//! load.
 
 use super::paced::{self, Sample, Stop};
 use super::relay::Relay;
 use super::{API_SERVICES, create};
 use crate::client::{Target, exchange};
+use crate::gateway::{Gateway, TOKEN, base64, start_with};
 use crate::process::{Server, free_port};
 use crate::report::Report;
-use crate::scenarios::{Gateway, TOKEN, base64, start_with};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};
@@ -45,8 +46,8 @@ fn example() -> Result<PathBuf, String> {
     }
 }
 
-/// A non-loopback address of this host, as EndpointSlices require. Connecting a UDP socket selects it without sending
-/// anything.
+/// A non-loopback address of this host, as EndpointSlices require. Connecting a UDP socket selects it without
+/// sending anything.
 fn own_address() -> Result<IpAddr, String> {
     let found = UdpSocket::bind("0.0.0.0:0").and_then(|s| {
         s.connect("192.0.2.1:9")?;

@@ -4,7 +4,7 @@ use super::{API_SERVICES, Setup, group, patch, path};
 use crate::backend::KINDS;
 use crate::client::{Load, load};
 use crate::report::Report;
-use crate::scenarios::{note, per};
+use crate::report::{note, per};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};
@@ -85,8 +85,8 @@ async fn definitions(setup: &Setup, n: u64) -> Result<(), String> {
     }
 }
 
-/// The aggregated discovery document with 300 APIServices and 1,000 CustomResourceDefinitions: repeated requests, and
-/// requests after a change.
+/// The aggregated discovery document with 300 APIServices and 1,000 CustomResourceDefinitions: repeated
+/// requests, and requests after a change.
 pub(super) async fn discovery(setup: &Setup, r: &mut Report) -> Result<(), String> {
     const GROUPS: usize = 300;
     const DEFINITIONS: u64 = 1000;

@@ -62,7 +62,7 @@ pub(super) async fn watches(setup: &Setup, r: &mut Report) -> Result<(), String>
     let cpu = setup.g.server.cpu();
     drop(open);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let us = crate::scenarios::per(setup.g.server.cpu() - cpu, WATCHES as u64);
+    let us = crate::report::per(setup.g.server.cpu() - cpu, WATCHES as u64);
     r.row("ending a proxied watch", us, "µs CPU", 0.0, "2 s of rest included");
     Ok(())
 }
@@ -107,7 +107,7 @@ pub(super) async fn large(setup: &Setup, dir: &Path, r: &mut Report) -> Result<(
                 continue;
             }
             best[i] = best[i].max(rate);
-            let us = crate::scenarios::per(server.cpu() - cpu, l.requests);
+            let us = crate::report::per(server.cpu() - cpu, l.requests);
             let text = format!("{us:.0} µs CPU each, {} failures", l.failures);
             r.row(&format!("1 MiB responses, {name}"), rate, "MiB/s", 0.0, &text);
         }

@@ -3,9 +3,9 @@
 use super::create;
 use super::paced::{self, Sample, Stop};
 use crate::client::{Target, exchange};
+use crate::gateway::start;
 use crate::process::free_port;
 use crate::report::Report;
-use crate::scenarios::start;
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::json;
@@ -148,8 +148,8 @@ async fn write(
     }
 }
 
-/// Runs all writers on one thread of low priority. Real clients run on other machines, so their encryption of 46 MB
-/// should not compete with the gateway and the readers for two cores.
+/// Runs all writers on one thread of low priority. Real clients run on other machines, so their encryption of
+/// 46 MB should not compete with the gateway and the readers for two cores.
 fn write_all(
     target: Target,
     all: Arc<Vec<(&'static str, &'static str, Bytes)>>,

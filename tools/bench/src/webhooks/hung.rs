@@ -1,14 +1,14 @@
 //! The latency of other kinds beside a webhook that hangs.
 //!
-//! Both sides carry the same load: Secrets are created at a fixed rate, with the hung webhook configured or not, while
-//! ConfigMaps are read, or created, as fast as the connections allow. The two sides alternate in short windows, and which
-//! is first alternates too, so that both see the same machine and the same store. The percentiles are those of all windows
-//! of a side.
+//! Both sides carry the same load: Secrets are created at a fixed rate, with the hung webhook configured or
+//! not, while ConfigMaps are read, or created, as fast as the connections allow. The two sides alternate in
+//! short windows, and which is first alternates too, so that both see the same machine and the same store.
+//! The percentiles are those of all windows of a side.
 
 use super::{MAPS, SECRETS, Webhook, remove};
 use crate::client::{Load, exchange, load};
+use crate::gateway::{Gateway, config_map};
 use crate::report::Report;
-use crate::scenarios::{Gateway, config_map};
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::json;

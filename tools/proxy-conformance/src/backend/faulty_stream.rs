@@ -115,7 +115,8 @@ impl AsyncWrite for FaultyStream {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let reached = matches!(self.plan.inner().fault, Some((0, _)));
         ready!(Pin::new(&mut self.io).poll_flush(cx))?;
-        // All bytes before the fault have been written. The fault shows at the next byte or, if there is none, here.
+        // All bytes before the fault have been written. The fault shows at the next byte or, if there is
+        // none, here.
         if reached && let Some((0, fault)) = { self.plan.inner().fault } {
             match fault {
                 Fault::Cut => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),

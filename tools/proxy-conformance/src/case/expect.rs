@@ -3,8 +3,8 @@
 use crate::backend::ReceivedRequest;
 use crate::client::Response;
 
-/// An expectation. In texts, `{base}` stands for `/apis/<group>/v1`, `{group}` for the group, `{host}` for the
-/// backend's address as the gateway uses it, and `{gateway}` for the gateway's own `host:port`.
+/// An expectation. In texts, `{base}` stands for `/apis/<group>/v1`, `{group}` for the group, `{host}` for
+/// the backend's address as the gateway uses it, and `{gateway}` for the gateway's own `host:port`.
 #[derive(Clone, Debug)]
 pub enum Expect {
     /// The client receives this status.

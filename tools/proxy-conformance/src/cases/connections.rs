@@ -270,7 +270,8 @@ fn retired<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
 
 fn died_idle<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        // The first response is complete; the next byte on that connection, part of another response, never arrives.
+        // The first response is complete; the next byte on that connection, part of another response, never
+        // arrives.
         let answer = Script::default();
         let dies = Script {
             fault: Some((0, Fault::Cut)),

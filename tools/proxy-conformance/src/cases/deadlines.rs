@@ -106,7 +106,8 @@ fn cancelled<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
             framing: Framing::Chunked,
             ..Script::default()
         });
-        // The response breaks off. Over HTTP/2 that is an error without a response if the head was not yet passed on.
+        // The response breaks off. Over HTTP/2 that is an error without a response if the head was not yet
+        // passed on.
         let _ = scene
             .exchange(&scene.request("GET", "{base}/things/a?timeout=1s"))
             .await;

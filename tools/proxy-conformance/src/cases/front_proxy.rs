@@ -1,7 +1,8 @@
 //! Front proxies: the trust data published to backends, and identities from a front proxy before the gateway.
 
 use crate::backend::{Event, Script};
-use crate::case::{Case, Need, ScenarioFuture, scenario};
+use crate::case::{Case, ScenarioFuture, scenario};
+use crate::environment::Need;
 use crate::environment::{MEMBER, Scene};
 use serde_json::{Value, json};
 

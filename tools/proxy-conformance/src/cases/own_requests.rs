@@ -1,4 +1,5 @@
-//! The gateway's own requests to backends (probes, discovery, OpenAPI), and the documents it publishes from them.
+//! The gateway's own requests to backends (probes, discovery, OpenAPI), and the documents it publishes from
+//! them.
 
 use crate::backend::{Document, ReceivedRequest};
 use crate::case::{Case, ScenarioFuture, scenario};

@@ -2,7 +2,8 @@
 
 use crate::backend::Framing;
 use crate::case::Expect::{Answer, Body, Header, HeaderHas, NoHeader, Status};
-use crate::case::{Case, Need, case};
+use crate::case::{Case, case};
+use crate::environment::Need;
 
 const REFUSED: &str = "the backend attempted to redirect this request, which is not permitted";
 

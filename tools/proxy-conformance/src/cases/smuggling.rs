@@ -138,15 +138,15 @@ fn chunks() -> Vec<Case> {
             chunked,
             &format!("{size}\r\n\r\n"),
         );
-        // The backend may have received a request that breaks off. Bytes after its end count as a new request of the
-        // same client.
+        // The backend may have received a request that breaks off. Bytes after its end count as a new request
+        // of the same client.
         cases.push(case.expect([ReachedAtMost(2), crate::case::Expect::NotSpoofed, never_inner_of(size)]));
     }
     cases
 }
 
-/// Where a lenient parser finds the end of the body, the rest is an ordinary request of the same client, not a
-/// smuggled one.
+/// Where a lenient parser finds the end of the body, the rest is an ordinary request of the same client, not
+/// a smuggled one.
 fn never_inner_of(size: &str) -> crate::case::Expect {
     match size {
         "0;\n" | " 0" => ReachedAtMost(2),
@@ -468,8 +468,8 @@ fn spelled(scene: &Scene<'_>, trick: &str) -> String {
     scene.fill(&trick.replace("{own}", &own))
 }
 
-/// OpenAPI documents, which the gateway may fetch from their owners on behalf of the caller. The first request takes
-/// longer.
+/// OpenAPI documents, which the gateway may fetch from their owners on behalf of the caller. The first
+/// request takes longer.
 const DOCUMENTS: &[&str] = &[
     "{own}/things/a",
     "/openapi/v3/apis/{group}/v1/../../../../apis/{group}/v1/namespaces/other/things/b",

@@ -197,8 +197,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Allocates a vector for the number of elements announced by the sender. The number is untrusted, so it is
-    /// capped by how many elements of at least `shortest` bytes the rest of the document can hold.
+    /// Allocates a vector for the number of elements announced by the sender. The number is untrusted, so it
+    /// is capped by how many elements of at least `shortest` bytes the rest of the document can hold.
     fn room<T>(&mut self, elements: Option<u64>, shortest: usize, each: usize) -> Result<Vec<T>, Error> {
         let fits = self.rest.len() / shortest;
         let n = elements.map_or(0, |n| usize::try_from(n).map_or(fits, |n| n.min(fits)));

@@ -2,12 +2,13 @@
 
 use super::projection::string_end;
 
-/// Values nested deeper than this are written on one line. Otherwise, at a thousand levels, every short list element
-/// would be preceded by two kilobytes of spaces.
+/// Values nested deeper than this are written on one line. Otherwise, at a thousand levels, every short list
+/// element would be preceded by two kilobytes of spaces.
 pub(crate) const DEEPEST_INDENT: usize = 64;
 
-/// Appends this crate's compact encoding of a value as upstream's `?pretty=true` writes it: two spaces of indent, empty
-/// containers on one line, no final newline. `depth` is the nesting level of the value in its document.
+/// Appends this crate's compact encoding of a value as upstream's `?pretty=true` writes it: two spaces of
+/// indent, empty containers on one line, no final newline. `depth` is the nesting level of the value in its
+/// document.
 ///
 /// Text that is not such an encoding is indented wrongly, but completely.
 pub fn indent(compact: &[u8], depth: usize, out: &mut Vec<u8>) {

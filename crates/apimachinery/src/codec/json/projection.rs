@@ -1,8 +1,8 @@
 //! Reads parts of an encoded object without decoding the rest, for tables and metadata of stored objects.
 //!
-//! Start at [`read`] with a [`Mask`]. The input must be this crate's own encoding: no white space between tokens,
-//! UTF-8 strings. It is not validated; on anything unexpected, functions return [`UnexpectedEncoding`] and the caller
-//! decodes the whole document.
+//! Start at [`read`] with a [`Mask`]. The input must be this crate's own encoding: no white space between
+//! tokens, UTF-8 strings. It is not validated; on anything unexpected, functions return
+//! [`UnexpectedEncoding`] and the caller decodes the whole document.
 
 use super::{MAX_DEPTH, decode};
 use crate::value::{Map, Str, Value};
@@ -163,8 +163,8 @@ impl<'a> Cursor<'a> {
         self.take(b'{')
     }
 
-    /// Returns the raw bytes of the next member's key, still escaped, and moves to its value. `None` at the end of
-    /// the object, with the cursor after it.
+    /// Returns the raw bytes of the next member's key, still escaped, and moves to its value. `None` at the
+    /// end of the object, with the cursor after it.
     ///
     /// # Errors
     /// [`UnexpectedEncoding`] if the bytes are not in this crate's encoding.

@@ -1,7 +1,7 @@
 //! Counts the members of every container before decoding, so that vectors are allocated at their final size.
 //!
-//! A growing vector doubles and keeps the old half until it is copied, so a list of numbers would peak at three times
-//! the memory of its tree. For small texts the extra pass does not pay off.
+//! A growing vector doubles and keeps the old half until it is copied, so a list of numbers would peak at
+//! three times the memory of its tree. For small texts the extra pass does not pay off.
 
 use super::MAX_DEPTH;
 use super::projection::string_end;
@@ -17,8 +17,8 @@ const ELEMENT: usize = 2;
 pub(super) struct Sizes(std::vec::IntoIter<u32>);
 
 impl Sizes {
-    /// Counts the containers of a text. On malformed JSON the counts are meaningless; [`next`](Self::next) bounds
-    /// them by the length of the text.
+    /// Counts the containers of a text. On malformed JSON the counts are meaningless; [`next`](Self::next)
+    /// bounds them by the length of the text.
     pub(super) fn of(text: &[u8]) -> Self {
         if text.len() <= SMALL {
             return Self::default();
@@ -68,7 +68,8 @@ impl Sizes {
         Self(sizes.into_iter())
     }
 
-    /// The number of members of the container that opens `left` bytes before the end of the text; 0 if unknown.
+    /// The number of members of the container that opens `left` bytes before the end of the text; 0 if
+    /// unknown.
     pub(super) fn next(&mut self, left: usize) -> usize {
         self.0.next().map_or(0, |n| (n as usize).min(left / ELEMENT + 1))
     }

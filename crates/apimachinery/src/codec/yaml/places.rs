@@ -3,8 +3,8 @@
 use saphyr_parser::{Event, Parser};
 use std::collections::BTreeMap;
 
-/// Maps the path of each key and item of the first document, such as `rules[0].level`, to its line (from 1). A
-/// malformed document yields the nodes before the error.
+/// Maps the path of each key and item of the first document, such as `rules[0].level`, to its line (from 1).
+/// A malformed document yields the nodes before the error.
 pub fn places(text: &[u8]) -> BTreeMap<String, usize> {
     let text = String::from_utf8_lossy(text);
     let mut out = BTreeMap::new();

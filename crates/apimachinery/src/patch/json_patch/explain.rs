@@ -1,5 +1,5 @@
-//! The text of `evanphx/json-patch` v4 for an operation that does not apply. PATCH requests hide it behind a fixed one;
-//! admission webhooks and policies show it.
+//! The text of `evanphx/json-patch` v4 for an operation that does not apply. PATCH requests hide it behind a
+//! fixed one; admission webhooks and policies show it.
 
 use super::{index, parent_get, unescape};
 use crate::value::{Map, Value};

@@ -69,7 +69,8 @@ impl PendingAllocation<'_> {
         };
         let Some(text) = requested else {
             if self.dry_run {
-                // A stand-in: nothing is reserved, so any real address could be wrong by the time of the write.
+                // A stand-in: nothing is reserved, so any real address could be wrong by the time of the
+                // write.
                 return Ok(range.network().to_string());
             }
             let ip = self.any_address(service, family).await?;
@@ -96,8 +97,8 @@ impl PendingAllocation<'_> {
         Ok(text.to_owned())
     }
 
-    /// Allocates any free address. One whose IPAddress object already exists is marked as taken, so that every round
-    /// has fewer candidates and the loop ends.
+    /// Allocates any free address. One whose IPAddress object already exists is marked as taken, so that
+    /// every round has fewer candidates and the loop ends.
     async fn any_address(&mut self, service: &Value, family: IpFamily) -> Result<IpAddr> {
         loop {
             let ip = self.allocators.allocate_next_ip(family, &self.owner).map_err(|e| {

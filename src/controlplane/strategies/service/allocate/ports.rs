@@ -1,5 +1,5 @@
-//! The node ports of one write, that of the health check included. They are assigned in memory and recorded in the store,
-//! where all gateways see what is taken.
+//! The node ports of one write, that of the health check included. They are assigned in memory and recorded
+//! in the store, where all gateways see what is taken.
 
 use super::{PendingAllocation, held_ports};
 use crate::apimachinery::field::{FieldError, FieldPath};
@@ -20,8 +20,8 @@ fn allocates_node_ports(service: &Value) -> bool {
 }
 
 impl PendingAllocation<'_> {
-    /// Claims the ports that `assign` takes, in the store: what other gateways hold is taken, and if one of them is faster,
-    /// ports are assigned anew.
+    /// Claims the ports that `assign` takes, in the store: what other gateways hold is taken, and if one of
+    /// them is faster, ports are assigned anew.
     pub(super) async fn claim_ports(
         &mut self,
         service: &mut Value,
@@ -80,7 +80,8 @@ impl PendingAllocation<'_> {
         invalid(service, &[FieldError::invalid(&at, port, why.to_string())])
     }
 
-    /// Allocates node ports of a new Service. Entries with the same `port` number (say TCP and UDP) share a node port.
+    /// Allocates node ports of a new Service. Entries with the same `port` number (say TCP and UDP) share a
+    /// node port.
     pub(super) fn new_node_ports(&mut self, service: &mut Value) -> Result<()> {
         let allocates = allocates_node_ports(service);
         let ports = service.at(&["spec", "ports"]).items().to_vec();

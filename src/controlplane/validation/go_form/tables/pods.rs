@@ -1,5 +1,5 @@
-//! Fields of the Go structs in pod specs: handlers, security, scheduling and DNS, in Go's order. Each constant's doc
-//! names the Go struct.
+//! Fields of the Go structs in pod specs: handlers, security, scheduling and DNS, in Go's order. Each
+//! constant's doc names the Go struct.
 
 use super::super::Field;
 use super::super::Printing::{Any, Int, List, OmitEmpty, Ptr, Str, Struct};

@@ -1,5 +1,5 @@
-//! Fields of the Go structs of volume sources, in Go's order. Each constant's doc names the Go struct. Where a
-//! PersistentVolume's source differs from a pod's, its constant ends in `_PV`.
+//! Fields of the Go structs of volume sources, in Go's order. Each constant's doc names the Go struct. Where
+//! a PersistentVolume's source differs from a pod's, its constant ends in `_PV`.
 
 use super::super::Field;
 use super::super::Printing::{Any, Bool, Int, Ptr, Str};

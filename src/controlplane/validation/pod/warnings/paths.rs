@@ -62,8 +62,8 @@ fn warn_overlaps(out: &mut Vec<String>, files: &[File<'_>], what: &str) {
         "" => format!("{:?}", plain(path)),
         of => format!("{:?} ({of})", plain(path)),
     };
-    // Indexes of the first file with each path, and of the first below each directory. Upstream compares all pairs;
-    // the maps find the same first overlap without quadratic time.
+    // Indexes of the first file with each path, and of the first below each directory. Upstream compares all
+    // pairs; the maps find the same first overlap without quadratic time.
     let mut exact: HashMap<&str, usize> = HashMap::new();
     let mut below: HashMap<&str, usize> = HashMap::new();
     for (i, file) in files.iter().enumerate() {
@@ -88,7 +88,8 @@ fn warn_overlaps(out: &mut Vec<String>, files: &[File<'_>], what: &str) {
     }
 }
 
-/// The directories above a path, innermost first. Bounded, because a path may consist of thousands of slashes.
+/// The directories above a path, innermost first. Bounded, because a path may consist of thousands of
+/// slashes.
 fn folders(path: &str) -> impl Iterator<Item = &str> {
     const MAX: usize = 256;
     let slashes = path.bytes().enumerate().rev().filter(|(_, b)| *b == b'/');

@@ -3,7 +3,7 @@
 use super::{Flood, OBJECTS};
 use crate::aggregation::paced::Stop;
 use crate::client::{Sender, Target, exchange, explained};
-use crate::scenarios::config_map;
+use crate::gateway::config_map;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::Method;

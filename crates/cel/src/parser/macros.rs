@@ -1,7 +1,7 @@
 //! Macros: calls that the parser replaces by other expressions, mostly loops.
 
+use super::{Parsed, Parser};
 use crate::ast::{Call, Element, Entry, Expr, Fold, Kind, Literal, Select, op};
-use crate::parser::Parser;
 use std::sync::Arc;
 
 /// The accumulator of every loop. Not an identifier that source text can contain.
@@ -9,10 +9,8 @@ pub(crate) const RESULT: &str = "@result";
 /// The target of `optMap` and `optFlatMap`. cel-go has it twice in their expansion, and so counts it twice.
 pub(crate) const TARGET: &str = "@target";
 
-type Expanded = Result<Expr, (u32, String)>;
-
 /// The expansion of a call that is a macro; any other call is handed back.
-pub(crate) fn expand(p: &mut Parser<'_>, at: u32, mut call: Call) -> Result<Expanded, Call> {
+pub(crate) fn expand(p: &mut Parser<'_>, at: u32, mut call: Call) -> Result<Parsed<Expr>, Call> {
     let count = call.args.len();
     let Some(target) = call.target.take() else {
         return match (&*call.function, count) {
@@ -37,7 +35,7 @@ pub(crate) fn expand(p: &mut Parser<'_>, at: u32, mut call: Call) -> Result<Expa
     Ok(fold(p, at, target, call, one_variable))
 }
 
-fn has(at: u32, arg: Expr) -> Expanded {
+fn has(at: u32, arg: Expr) -> Parsed<Expr> {
     match arg.kind {
         Kind::Select(select) if !select.test => {
             let select = Select { test: true, ..*select };
@@ -51,14 +49,14 @@ fn has(at: u32, arg: Expr) -> Expanded {
     }
 }
 
-fn variable(arg: &Expr) -> Result<Arc<str>, (u32, String)> {
+fn variable(arg: &Expr) -> Parsed<Arc<str>> {
     match &arg.kind {
         Kind::Ident(name) => Ok(name.clone()),
         _ => Err((arg.at, "argument must be a simple name".to_owned())),
     }
 }
 
-fn fold(p: &mut Parser<'_>, at: u32, range: Expr, call: Call, one_variable: bool) -> Expanded {
+fn fold(p: &mut Parser<'_>, at: u32, range: Expr, call: Call, one_variable: bool) -> Parsed<Expr> {
     let mut args = call.args.into_iter();
     let mut next = || args.next().expect("the count of arguments was checked");
     let var = variable(&next())?;
@@ -211,7 +209,7 @@ fn method(p: &mut Parser<'_>, at: u32, target: Expr, function: &str, args: Vec<E
 }
 
 /// `cel.bind(name, value, expression)`
-fn named(p: &mut Parser<'_>, at: u32, call: Call) -> Expanded {
+fn named(p: &mut Parser<'_>, at: u32, call: Call) -> Parsed<Expr> {
     let [name, value, result] = <[Expr; 3]>::try_from(call.args).expect("the count of arguments was checked");
     match name.kind {
         Kind::Ident(name) => Ok(bind(p, at, name, value, result)),
@@ -223,7 +221,7 @@ fn named(p: &mut Parser<'_>, at: u32, call: Call) -> Expanded {
 }
 
 /// `target.hasValue() ? optional.of(<with the value bound>) : optional.none()`
-fn optional(p: &mut Parser<'_>, at: u32, target: Expr, call: Call) -> Expanded {
+fn optional(p: &mut Parser<'_>, at: u32, target: Expr, call: Call) -> Parsed<Expr> {
     let flat = &*call.function == "optFlatMap";
     let [name, body] = <[Expr; 2]>::try_from(call.args).expect("the count of arguments was checked");
     let name = match &name.kind {
@@ -251,7 +249,7 @@ fn optional(p: &mut Parser<'_>, at: u32, target: Expr, call: Call) -> Expanded {
 }
 
 /// `target.@sortByAssociatedKeys(target.map(name, key))`
-fn sort_by(p: &mut Parser<'_>, at: u32, target: Expr, call: Call) -> Expanded {
+fn sort_by(p: &mut Parser<'_>, at: u32, target: Expr, call: Call) -> Parsed<Expr> {
     const TARGET: &str = "@list";
     let [name, key] = <[Expr; 2]>::try_from(call.args).expect("the count of arguments was checked");
     let map = Call {

@@ -1,0 +1,28 @@
+//! [`Failure`]: why a webhook did not admit a write.
+
+use crate::apimachinery::status::Status;
+
+/// The code of a failed call in the metrics, as upstream.
+pub(super) const UNAVAILABLE: u16 = 503;
+
+/// Why a webhook did not admit a write.
+pub(super) enum Failure {
+    /// It denied the write.
+    Denied(Status),
+    /// It could not be asked, or its answer is unusable. The failure policy decides.
+    Call {
+        /// Upstream's reason.
+        why: String,
+        /// The code in the metrics.
+        code: u16,
+    },
+    /// The write cannot go on, whatever the failure policy.
+    Internal(Status),
+}
+
+impl Failure {
+    /// A call whose answer cannot be used.
+    pub(crate) fn unusable(why: String) -> Self {
+        Self::Call { why, code: UNAVAILABLE }
+    }
+}

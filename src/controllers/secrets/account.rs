@@ -1,0 +1,69 @@
+//! [`AccountToken`]: what the loops keep of a Secret for the token of a ServiceAccount.
+
+use crate::apimachinery::codec::json::projection::Mask;
+use crate::apimachinery::object::ObjectView as _;
+use crate::apimachinery::value::{Str, Value};
+use crate::storage::Entry;
+use std::sync::LazyLock;
+
+const TYPE: &str = "kubernetes.io/service-account-token";
+pub(crate) const ACCOUNT: &str = "kubernetes.io/service-account.name";
+pub(crate) const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+
+/// A Secret for the token of a ServiceAccount.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct AccountToken {
+    pub uid: Str,
+    /// The name of the ServiceAccount.
+    pub account: Str,
+    /// Empty if the Secret does not name it.
+    pub account_uid: Str,
+}
+
+impl AccountToken {
+    /// `None` if the Secret is of another type or names no ServiceAccount.
+    pub(crate) fn from_entry(entry: &Entry) -> Option<Self> {
+        static PARTS: LazyLock<Mask> = LazyLock::new(|| {
+            let mut mask = Mask::of(&["metadata.uid", "type"]);
+            for key in [ACCOUNT, ACCOUNT_UID] {
+                mask.include(&["metadata".into(), "annotations".into(), key.into()]);
+            }
+            mask
+        });
+        (entry.field("type") == Some(TYPE)).then(|| Self::from_value(&entry.decode_parts(&PARTS)))?
+    }
+
+    fn from_value(secret: &Value) -> Option<Self> {
+        let annotation = |key| secret.annotation(key).unwrap_or_default().into();
+        let token = Self {
+            uid: secret.uid().into(),
+            account: annotation(ACCOUNT),
+            account_uid: annotation(ACCOUNT_UID),
+        };
+        (secret.str_at(&["type"]) == TYPE && !token.account.is_empty()).then_some(token)
+    }
+
+    /// Whether the token is one of this account.
+    pub(crate) fn is_of(&self, account: &Value) -> bool {
+        self.account_uid.is_empty() || self.account_uid == account.uid()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_token_belongs_to_the_account_it_names_by_its_uid_if_it_has_one() {
+        let of = |annotations: Value| {
+            AccountToken::from_value(&json!({"type": TYPE, "metadata": {"uid": "s", "annotations": (annotations)}}))
+        };
+        let account = json!({"metadata": {"name": "a", "uid": "u"}});
+        let named = of(json!({ACCOUNT: "a"})).expect("it names an account");
+        assert!(named.is_of(&account));
+        let other = of(json!({ACCOUNT: "a", ACCOUNT_UID: "former"})).expect("it names an account");
+        assert!(!other.is_of(&account));
+        assert_eq!(of(json!({})), None);
+    }
+}
