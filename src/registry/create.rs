@@ -48,6 +48,7 @@ pub(super) async fn create(
     let name = object.name().to_owned();
     let write = (Operation::Create, name.as_str());
     let mutated = admit::mutate(store, cx, write, None, options, &mut object).await?;
+    resource.schema.forget_unstored(&mut object);
     meta::dedup_owner_references(&mut object, &cx.warnings, true);
     object.set_meta("creationTimestamp", now.as_str());
     object.set_meta("uid", names::uid());
