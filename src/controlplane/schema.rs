@@ -166,7 +166,9 @@ mod tests {
                 .message
                 .ends_with("Kind=Service: cannot convert float64 to int32")
         );
-        let wide = of("Service").apply(None, port(json!(4294967376i64)), &who, false, &[]).unwrap();
+        let wide = of("Service")
+            .apply(None, port(json!(4294967376i64)), &who, false, &[])
+            .unwrap();
         assert_eq!(wide.at(&["spec", "ports"]).items()[0].get("port"), &json!(80));
         let limits = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "n"},
             "spec": {"limits": [{"type": "Pod", "max": {"cpu": "100m1"}}]}});

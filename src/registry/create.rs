@@ -152,7 +152,9 @@ async fn checked(
             ));
         }
         let ttl = store.strategy.rules().ttl_seconds;
-        let draft = meta::draft(resource, object);
+        let mut draft = meta::draft(resource, object);
+        let completed = store.strategy.rules().completed_by_reads;
+        draft.incomplete = completed.is_some_and(|completed| completed(object));
         let may_forget = options.manager.is_some();
         match size_fallback::put(store, &key, Precondition::Absent, (object, draft), ttl, may_forget).await {
             Ok(entry) => return Ok(Ok(ResultObject::Stored(entry))),

@@ -92,7 +92,8 @@ impl Strategy for Csr {
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
-            "status" => &["spec"],
+            "status" => &["spec", "status.conditions"],
+            "approval" => APPROVAL_RESETS,
             _ => &["spec", "status"],
         }
     }
@@ -129,6 +130,9 @@ impl SideEffects for Csr {
     async fn end(&self, _cx: &Context, _object: &Value, _outcome: Outcome<'_>) {}
 }
 
+/// What writes through `approval` never own.
+const APPROVAL_RESETS: &[&str] = &["spec", "status.certificate"];
+
 /// Strategy of the `approval` subresource, which may change the conditions and metadata; spec and certificate stay.
 pub(crate) struct Approval;
 
@@ -148,7 +152,7 @@ impl Strategy for Approval {
     }
 
     fn reset_fields(&self, _subresource: &str) -> &'static [&'static str] {
-        &["spec", "status.certificate"]
+        APPROVAL_RESETS
     }
 }
 
@@ -176,7 +180,18 @@ mod tests {
         };
         let (kind, reason) = kind_of(json!({"type": "Approved", "status": "True"}));
         assert_eq!((kind.as_str(), reason.as_str()), ("Approved", "r"));
-        assert_eq!(kind_of(json!({"type": "Denied", "status": "True"})).0, "Denied", "for validation to refuse");
+        assert_eq!(
+            kind_of(json!({"type": "Denied", "status": "True"})).0,
+            "Denied",
+            "for validation to refuse"
+        );
+    }
+
+    #[test]
+    fn owners_of_conditions_come_from_approvals() {
+        assert_eq!(Csr.reset_fields("approval"), Approval.reset_fields("approval"));
+        assert!(!Csr.reset_fields("approval").contains(&"status.conditions"));
+        assert!(Csr.reset_fields("status").contains(&"status.conditions"));
     }
 
     #[test]

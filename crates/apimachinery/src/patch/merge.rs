@@ -108,7 +108,10 @@ pub(crate) mod tests {
         );
         // Without strict decoding, a literal replaces the document.
         let e = |b: &[u8]| decode(b, false).unwrap_err().message;
-        assert_eq!((e(b"null"), e(b"{")), ("Invalid JSON Patch".into(), "Invalid JSON Patch".into()));
+        assert_eq!(
+            (e(b"null"), e(b"{")),
+            ("Invalid JSON Patch".into(), "Invalid JSON Patch".into())
+        );
         assert_eq!(decode(b"[1]", false).unwrap().0, json!([1]));
     }
 

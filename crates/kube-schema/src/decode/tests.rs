@@ -47,7 +47,10 @@ fn storage_forgets_empty_lists() {
         v
     };
     let rbac = "rbac.authorization.k8s.io";
-    assert_eq!(stored(rbac, "Role", json!({"rules": []})), json!({"metadata": {}, "rules": null}));
+    assert_eq!(
+        stored(rbac, "Role", json!({"rules": []})),
+        json!({"metadata": {}, "rules": null})
+    );
     let role = stored(rbac, "Role", json!({"rules": [{"verbs": [], "resources": ["pods"]}]}));
     assert_eq!(*role.at(&["rules"]), json!([{"resources": ["pods"], "verbs": null}]));
     // Definitions are stored as JSON.
