@@ -32,6 +32,10 @@ impl Schema for BuiltinSchema {
         })
     }
 
+    fn forget_unstored(&self, object: &mut Value) {
+        decode::forget_empty_lists(self.0, object);
+    }
+
     fn strategic_merge(&self, object: &Value, patch: &Value) -> Option<Result<Value>> {
         let mut merged = object.clone();
         let patch = patch.as_object().cloned().unwrap_or_default();
@@ -77,8 +81,9 @@ impl Schema for BuiltinSchema {
             &BuiltinVersions(self.0),
         )?
         .object;
-        // The merge result lacks always-written fields, and may hold scalars that do not parse: the apply schema does
-        // not check their text.
+        // The merge result lacks always-written fields, and may hold scalars that do not parse or fit: the apply schema
+        // checks neither their text nor their size.
+        decode::coerce(self.0, &mut applied).map_err(|e| unconvertible(&patch, &e.0))?;
         decode::normalize(self.0, &mut applied).map_err(|e| unconvertible(&patch, &e.0))?;
         Ok(applied)
     }
@@ -90,13 +95,8 @@ impl Schema for BuiltinSchema {
 
 /// The 500 of upstream's field manager for an applied object that fits the schema but does not convert to its Go type.
 fn unconvertible(config: &Value, why: &str) -> Status {
-    let coded = if why.starts_with("illegal base64") {
-        "error decoding from json: "
-    } else {
-        ""
-    };
     Status::raw_error(format!(
-        "failed to convert new object ({}) to proper version: unable to convert unstructured object to {}: {coded}{why}",
+        "failed to convert new object ({}) to proper version: unable to convert unstructured object to {}: {why}",
         apply::described(config),
         config.gvk()
     ))
@@ -160,6 +160,16 @@ mod tests {
             "failed to convert new object (/s; /v1, Kind=Secret) to proper version: unable to convert unstructured object \
              to /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte 0"
         );
+        let port = |port: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": port}]}});
+        assert!(
+            refused("Service", port(json!(1.5)))
+                .message
+                .ends_with("Kind=Service: cannot convert float64 to int32")
+        );
+        let wide = of("Service")
+            .apply(None, port(json!(4294967376i64)), &who, false, &[])
+            .unwrap();
+        assert_eq!(wide.at(&["spec", "ports"]).items()[0].get("port"), &json!(80));
         let limits = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "n"},
             "spec": {"limits": [{"type": "Pod", "max": {"cpu": "100m1"}}]}});
         let refused = refused("LimitRange", limits).message;

@@ -404,6 +404,40 @@ async fn created_objects_match_upstream() {
 }
 
 #[tokio::test]
+async fn the_first_update_of_a_claim_stores_its_phase() {
+    let r = running();
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}}});
+    let made = r.create("persistentvolumeclaims", "default", claim).await.unwrap();
+    let (store, cx) = (r.plane.store("", "persistentvolumeclaims"), Context::system("default"));
+    let unchanged = |live: &Value| Ok(live.clone());
+    let first = store.update_with(&cx, "c", "", unchanged).await.unwrap();
+    assert_ne!(first.resource_version(), made.resource_version());
+    let second = store.update_with(&cx, "c", "", unchanged).await.unwrap();
+    assert_eq!(second.resource_version(), first.resource_version());
+}
+
+#[tokio::test]
+async fn an_empty_list_has_an_owner_and_is_stored_as_null() {
+    let r = running();
+    let store = r.plane.store("rbac.authorization.k8s.io", "roles");
+    let options = crate::registry::store::WriteOptions {
+        manager: Some("m".into()),
+        ..Default::default()
+    };
+    let mut role = json!({"metadata": {"name": "r"}, "rules": []});
+    store.resource().schema.normalize(&mut role).unwrap();
+    let made = store
+        .create(&Context::system("default"), role, &options)
+        .await
+        .unwrap()
+        .to_value();
+    assert!(made.get("rules").is_null());
+    let owner = &made.at(&["metadata", "managedFields"]).items()[0];
+    assert_eq!(owner.get("fieldsV1"), &json!({"f:rules": {}}));
+}
+
+#[tokio::test]
 async fn a_pod_is_bound_only_once() {
     let r = running();
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "registry.invalid/app:1"}]}, "status": {"phase": "Running"}});

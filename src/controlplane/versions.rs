@@ -183,6 +183,12 @@ impl Versions<ApplyType> for BuiltinVersions {
             return (wanted == api_version(own) || older(own.0, wanted)).then_some(HUB);
         };
         let (hub, spoke) = (api_version(pair.hub), api_version(pair.spoke));
+        // Upstream converts within one group only, and drops the owners of a version it cannot convert to. Events are
+        // in two groups.
+        let own = self.own();
+        if pair.hub.0 != pair.spoke.0 && wanted != api_version(own) && !older(own.0, wanted) {
+            return None;
+        }
         if wanted == hub || (wanted != spoke && older(pair.hub.0, wanted)) {
             Some(HUB)
         } else {
@@ -211,6 +217,16 @@ mod tests {
                 let def = by_gvk(g, v, p.kind).unwrap();
                 assert!(std::ptr::eq(VersionPair::of(def).unwrap(), p));
             }
+        }
+    }
+
+    #[test]
+    fn owners_in_the_other_group_of_an_event_are_unknown() {
+        for (own, other) in [(EVENTS.hub, EVENTS.spoke), (EVENTS.spoke, EVENTS.hub)] {
+            let versions = BuiltinVersions(by_gvk(own.0, own.1, "Event").unwrap());
+            let v = json!({"apiVersion": (api_version(own)), "kind": "Event"});
+            assert!(matches!(versions.at(&v, &api_version(other)), AtVersion::Unknown));
+            assert!(matches!(versions.at(&v, &api_version(own)), AtVersion::Converted(..)));
         }
     }
 

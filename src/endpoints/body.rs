@@ -213,24 +213,32 @@ enum Mismatch {
     Other(Status),
 }
 
-fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Result<(), Mismatch> {
-    let type_name = |v: &Value| match v {
+fn type_name(v: &Value) -> &'static str {
+    match v {
         Value::Bool(_) => "bool",
         Value::Int(_) | Value::Float(_) => "number",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
         _ => "string",
-    };
+    }
+}
+
+/// Upstream's text for a document that is no object, in which version and kind are looked for.
+pub(crate) fn no_type_meta(document: &Value) -> String {
+    format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion \
+         string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+        type_name(document)
+    )
+}
+
+fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Result<(), Mismatch> {
     // Like Go's decoder, treat null as an empty object.
     if value.is_null() {
         *value = Value::object();
     }
     let Some(map) = value.as_object_mut() else {
-        return Err(Mismatch::Unrecognized(format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ \
-             APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            type_name(value)
-        )));
+        return Err(Mismatch::Unrecognized(no_type_meta(value)));
     };
     for key in ["apiVersion", "kind"] {
         if let Some(v) = map.get(key).filter(|v| !v.is_null() && v.as_str().is_none()) {

@@ -60,6 +60,7 @@ pub(super) async fn create(
     let name = object.name().to_owned();
     let write = (Operation::Create, name.as_str());
     let mutated = admit::mutate(store, cx, write, None, options, &mut object).await?;
+    resource.schema.forget_unstored(&mut object);
     meta::dedup_owner_references(&mut object, &cx.warnings, true);
     object.set_meta("creationTimestamp", now.as_str());
     object.set_meta("uid", names::uid());
@@ -163,7 +164,9 @@ async fn checked(
             ));
         }
         let ttl = store.strategy.rules().ttl_seconds;
-        let draft = meta::draft(resource, object);
+        let mut draft = meta::draft(resource, object);
+        let completed = store.strategy.rules().completed_by_reads;
+        draft.incomplete = completed.is_some_and(|completed| completed(object));
         let may_forget = options.manager.is_some();
         match size_fallback::put(store, &key, Precondition::Absent, (object, draft), ttl, may_forget).await {
             Ok(entry) => return Ok(Ok(ResultObject::Stored(entry))),

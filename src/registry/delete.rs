@@ -174,8 +174,8 @@ fn check_preconditions(
         let why = format!("Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}");
         Status::conflict(&resource.group_resource(), name, &why)
     };
-    // Here upstream shows the Kind instead of the resource.
-    let about = GroupResource::new(&resource.gvr.group, &resource.kind);
+    // Here upstream shows the Kind instead of the resource, and as for validation, the group of the stored version.
+    let about = GroupResource::new(resource.error_group(), &resource.kind);
     if let Some(uid) = options.uid.as_deref().filter(|u| *u != old.uid()) {
         if own_words {
             return Err(failed("UID", uid, old.uid()));

@@ -52,6 +52,10 @@ pub trait Schema: Send + Sync + 'static {
     /// 400 if a value has the wrong type.
     fn normalize(&self, object: &mut Value) -> Result<Vec<String>>;
 
+    /// Turns what storage does not keep into what it returns. Called once owners are recorded and mutating admission is
+    /// done, so that validation and storage see the same object.
+    fn forget_unstored(&self, _object: &mut Value) {}
+
     /// Applies a strategic merge patch. `None` if the kind does not support them (custom resources: 415).
     fn strategic_merge(&self, object: &Value, patch: &Value) -> Option<Result<Value>>;
 

@@ -147,6 +147,7 @@ async fn swap(
     }
     let write = (Operation::Update, name);
     let mutated = admit::mutate(store, cx, write, Some(old.clone()), options, &mut new).await?;
+    resource.schema.forget_unstored(&mut new);
     meta::dedup_owner_references(&mut new, &cx.warnings, true);
     // After mutating admission, which upstream runs as part of the update's transform.
     check_version(store, name, &mut new, live)?;

@@ -32,8 +32,8 @@ pub struct Entry {
     /// Selectable fields other than `metadata.name` and `metadata.namespace`, sorted by name; empty values are
     /// omitted.
     pub fields: Box<[(Str, Str)]>,
-    /// True if writing the object now would store other bytes (another encryption key): even an update without
-    /// changes must then be written.
+    /// True if writing the object now would store other bytes (another encryption key, a default that the stored object
+    /// lacks upstream): even an update without changes must then be written.
     pub stale: bool,
     /// The shape the encoding is known to be in.
     pub shape: KnownShape,
@@ -77,6 +77,8 @@ pub struct Draft {
     pub labels: Box<[(Str, Str)]>,
     /// Selectable fields, sorted by name.
     pub fields: Box<[(Str, Str)]>,
+    /// Becomes [`Entry::stale`]. Not written to disk: after a restart, the object counts as complete.
+    pub incomplete: bool,
 }
 
 impl Entry {
@@ -150,6 +152,7 @@ impl Entry {
             },
             labels: self.labels.clone(),
             fields: self.fields.clone(),
+            incomplete: self.stale,
         };
         Entry {
             shape: self.shape.clone(),
@@ -212,6 +215,7 @@ impl Draft {
             managed_span,
             labels: labels.into(),
             fields: fields.into(),
+            incomplete: false,
         }
     }
 
@@ -237,7 +241,7 @@ impl Draft {
             },
             labels: self.labels,
             fields: self.fields,
-            stale: false,
+            stale: self.incomplete,
             shape: KnownShape::default(),
             encodings: CachedEncodings::default(),
         }
@@ -257,6 +261,17 @@ mod tests {
         assert_eq!(e.decode().str_at(&["metadata", "resourceVersion"]), "42");
         assert_eq!((e.name(), e.namespace(), e.label("b")), ("a", "ns", Some("1")));
         assert_eq!(e.unversioned(), plain);
+        assert!(!e.stale);
+        let incomplete = Draft {
+            incomplete: true,
+            ..Draft::new(&v, vec![])
+        };
+        assert!(
+            incomplete
+                .into_entry("ns/a", Revision(42))
+                .at_revision(Revision(43))
+                .stale
+        );
         assert_eq!(e.managed_span, (0, 0));
         let managed = |e: &Entry| {
             let (at, len) = (e.managed_span.0 as usize, e.managed_span.1 as usize);

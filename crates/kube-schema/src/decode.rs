@@ -290,12 +290,7 @@ impl Cx {
             return Ok(false);
         }
         self.value(f.ty, v, &at.then(Step::Field(def, f)))?;
-        Ok(match f.emit {
-            Emit::OmitEmpty => !v.is_empty_value(),
-            // Protobuf cannot tell an empty list from an unset one, so upstream's storage turns `[]` into null.
-            Emit::Null if matches!(v, Value::Array(a) if a.is_empty()) => !stored_as_protobuf(def),
-            _ => true,
-        })
+        Ok(f.emit != Emit::OmitEmpty || !v.is_empty_value())
     }
 
     fn value(&mut self, ty: Ty, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
@@ -393,6 +388,47 @@ impl Cx {
 }
 
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+
+/// Turns empty lists of always-written fields into null. Upstream does so by storing objects as protobuf, which cannot
+/// tell an empty list from an unset one. Ownership is recorded before; therefore [`normalize`] keeps these lists.
+pub fn forget_empty_lists(def: &'static TypeDef, v: &mut Value) {
+    if has_empty_list(v) {
+        forget_in_object(def, v);
+    }
+}
+
+fn forget_in_object(def: &'static TypeDef, v: &mut Value) {
+    let Value::Object(map) = v else { return };
+    if !stored_as_protobuf(def) {
+        return;
+    }
+    for (key, v) in map.iter_mut() {
+        let Some(f) = def.field(key) else { continue };
+        if f.emit == Emit::Null && matches!(v, Value::Array(a) if a.is_empty()) {
+            *v = Value::Null;
+        } else {
+            forget_in(f.ty, v);
+        }
+    }
+}
+
+fn has_empty_list(v: &Value) -> bool {
+    match v {
+        Value::Array(items) => items.is_empty() || items.iter().any(has_empty_list),
+        Value::Object(map) => map.values().any(has_empty_list),
+        _ => false,
+    }
+}
+
+fn forget_in(ty: Ty, v: &mut Value) {
+    pause();
+    match (ty, v) {
+        (Ty::Struct(r), v) => forget_in_object(r.get(), v),
+        (Ty::List(t), Value::Array(items)) => items.iter_mut().for_each(|v| forget_in(*t, v)),
+        (Ty::Map(t), Value::Object(map)) => map.iter_mut().for_each(|(_, v)| forget_in(*t, v)),
+        _ => {}
+    }
+}
 
 /// Whether upstream stores this type as protobuf. CRDs and APIServices are stored as JSON; lists are never stored.
 fn stored_as_protobuf(def: &TypeDef) -> bool {

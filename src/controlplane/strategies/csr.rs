@@ -39,9 +39,21 @@ fn stamp(new: &mut Value, old: &Value) {
     }
 }
 
-/// True for the approver's conditions, which only `/approval` may set.
-fn is_answer(c: &Value) -> bool {
-    matches!(c.str_at(&["type"]), "Approved" | "Denied")
+/// Resets the conditions of one of the approver's types to the stored ones, if the update has as many of them. With
+/// other numbers, validation rejects the update.
+fn keep_answers(new: &mut Value, old: &Value, answer: &str) {
+    let is_answer = |c: &&Value| c.str_at(&["type"]) == answer;
+    let stored = || old.at(&["status", "conditions"]).items().iter().filter(is_answer);
+    let sent = new.at(&["status", "conditions"]).items().iter().filter(is_answer);
+    if sent.count() != stored().count() {
+        return;
+    }
+    let mut kept = stored().cloned();
+    for c in elements_mut(new, &["status", "conditions"]).filter(|c| c.str_at(&["type"]) == answer) {
+        if let Some(was) = kept.next() {
+            *c = was;
+        }
+    }
 }
 
 impl Strategy for Csr {
@@ -68,26 +80,8 @@ impl Strategy for Csr {
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         keep_all_but_status(new, old);
-        let count = |v: &Value| {
-            v.at(&["status", "conditions"])
-                .items()
-                .iter()
-                .filter(|c| is_answer(c))
-                .count()
-        };
-        // With equal counts, reset approver conditions to the stored ones; otherwise validation rejects the update.
-        if count(new) == count(old) {
-            let mut kept = old
-                .at(&["status", "conditions"])
-                .items()
-                .iter()
-                .filter(|c| is_answer(c))
-                .cloned();
-            for c in elements_mut(new, &["status", "conditions"]).filter(|c| is_answer(c)) {
-                if let Some(was) = kept.next() {
-                    *c = was;
-                }
-            }
+        for answer in ["Approved", "Denied"] {
+            keep_answers(new, old, answer);
         }
         stamp(new, old);
     }
@@ -98,7 +92,8 @@ impl Strategy for Csr {
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
-            "status" => &["spec"],
+            "status" => &["spec", "status.conditions"],
+            "approval" => APPROVAL_RESETS,
             _ => &["spec", "status"],
         }
     }
@@ -135,6 +130,9 @@ impl SideEffects for Csr {
     async fn end(&self, _cx: &Context, _object: &Value, _outcome: Outcome<'_>) {}
 }
 
+/// What writes through `approval` never own.
+const APPROVAL_RESETS: &[&str] = &["spec", "status.certificate"];
+
 /// Strategy of the `approval` subresource, which may change the conditions and metadata; spec and certificate stay.
 pub(crate) struct Approval;
 
@@ -154,7 +152,7 @@ impl Strategy for Approval {
     }
 
     fn reset_fields(&self, _subresource: &str) -> &'static [&'static str] {
-        &["spec", "status.certificate"]
+        APPROVAL_RESETS
     }
 }
 
@@ -169,6 +167,31 @@ mod tests {
         Csr.begin(&Context::system(""), &mut v, None).await.unwrap();
         assert_eq!(v.str_at(&["spec", "username"]), "system:apiserver");
         assert_eq!(v.at(&["spec", "groups"]), &json!(["system:masters"]));
+    }
+
+    #[test]
+    fn status_keeps_answers_only_of_the_same_number() {
+        let old = json!({"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r"}]}});
+        let kind_of = |sent: Value| {
+            let mut new = json!({"status": {"conditions": [sent]}});
+            Csr.prepare_status_update(&mut new, &old);
+            let c = &new.at(&["status", "conditions"]).items()[0];
+            (c.str_at(&["type"]).to_owned(), c.str_at(&["reason"]).to_owned())
+        };
+        let (kind, reason) = kind_of(json!({"type": "Approved", "status": "True"}));
+        assert_eq!((kind.as_str(), reason.as_str()), ("Approved", "r"));
+        assert_eq!(
+            kind_of(json!({"type": "Denied", "status": "True"})).0,
+            "Denied",
+            "for validation to refuse"
+        );
+    }
+
+    #[test]
+    fn owners_of_conditions_come_from_approvals() {
+        assert_eq!(Csr.reset_fields("approval"), Approval.reset_fields("approval"));
+        assert!(!Csr.reset_fields("approval").contains(&"status.conditions"));
+        assert!(Csr.reset_fields("status").contains(&"status.conditions"));
     }
 
     #[test]

@@ -133,7 +133,8 @@ impl DeleteStrategy for Namespace {
     }
 
     fn holds(&self, object: &Value) -> bool {
-        !object.at(&["spec", "finalizers"]).items().is_empty()
+        // The first delete only marks a namespace, even one without finalizers.
+        !object.is_being_deleted() || !object.at(&["spec", "finalizers"]).items().is_empty()
     }
 
     fn grace(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
@@ -177,6 +178,10 @@ mod tests {
         assert_eq!(new.get("spec"), old.get("spec"));
         assert_eq!(new.label(NAME_LABEL), Some("a"));
         assert!(Namespace.holds(&new));
+        let mut empty = json!({"metadata": {"name": "a"}, "spec": {}});
+        assert!(Namespace.holds(&empty), "the first delete marks");
+        empty.set_meta("deletionTimestamp", "2026-01-01T00:00:00Z");
+        assert!(!Namespace.holds(&empty));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::controlplane::defaults::storage as defaults;
 use crate::controlplane::fields::{restore, same};
 use crate::controlplane::validation::{claims, quota, storage, volumes as check};
 use crate::json;
+use crate::registry::strategy::Rules;
 
 fn pending() -> Value {
     json!({"phase": "Pending"})
@@ -45,6 +46,11 @@ pub(crate) const PERSISTENT_VOLUME_CLAIM: DeclarativeStrategy = DeclarativeStrat
     warn: |new, _| claims::claim_warnings(new),
     generation: &[],
     status: Some(pending),
+    rules: Rules {
+        // The phase.
+        completed_by_reads: Some(|_| true),
+        ..Rules::DEFAULT
+    },
     ..WITH_SPEC_AND_STATUS
 };
 

@@ -204,6 +204,11 @@ pub(crate) const JOB: DeclarativeStrategy = DeclarativeStrategy {
     },
     rules: Rules {
         garbage_collection: GarbageCollection::Orphan,
+        // The labels of the generated selector, if the object has none of its own.
+        completed_by_reads: Some(|job| {
+            job.label("batch.kubernetes.io/controller-uid")
+                .is_some_and(|uid| uid == job.uid())
+        }),
         missing_propagation_warning: Some(
             "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
         ),

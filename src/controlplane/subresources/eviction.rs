@@ -197,10 +197,6 @@ fn with_disruption_target(pod: &Value) -> Value {
         "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": (time::now()),
     });
-    let generation = pod.at(&["metadata", "generation"]).clone();
-    if !generation.is_null() {
-        condition.set(&["observedGeneration"], generation);
-    }
     match was {
         None => all.push(condition),
         Some(i) => {
@@ -367,6 +363,14 @@ mod tests {
             s.retry_after(),
             cause.map_or(s.message.clone(), |c| c.message.clone()),
         )
+    }
+
+    #[test]
+    fn condition_of_an_eviction_names_no_generation() {
+        let pod = with_disruption_target(&json!({"metadata": {"generation": 3}, "status": {"phase": "Running"}}));
+        let condition = &pod.at(&["status", "conditions"]).items()[0];
+        assert_eq!(condition.str_at(&["reason"]), "EvictionByEvictionAPI");
+        assert!(condition.get("observedGeneration").is_null());
     }
 
     #[test]

@@ -201,3 +201,24 @@ fn annotations_that_carry_fields_are_absent_from_partial_metadata() {
             .is_null()
     );
 }
+
+#[tokio::test]
+async fn preconditions_of_events_name_the_stored_group() {
+    let r = running();
+    let cx = Context::system("default");
+    let events = served(&r, ("events.k8s.io", "v1"), "events");
+    let event = json!({"metadata": {"name": "e"}, "regarding": {"namespace": "default"}, "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "c", "reportingInstance": "i", "action": "a", "reason": "r", "type": "Normal"});
+    events.create_value(&cx, event).await.unwrap();
+    let wrong = DeleteOptions {
+        uid: Some("other".into()),
+        ..DeleteOptions::default()
+    };
+    let e = events.delete(&cx, "e", &wrong).await.unwrap_err();
+    assert!(
+        e.message.starts_with("Operation cannot be fulfilled on Event \"e\": "),
+        "{}",
+        e.message
+    );
+    assert_eq!(e.details.unwrap().group, "");
+}

@@ -92,7 +92,8 @@ fn signer_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
         out.push(FieldError::required(at, ""));
         return;
     }
-    let Some((domain, rest)) = text.split_once('/') else {
+    let parts = text.split_once('/').filter(|(_, rest)| !rest.contains('/'));
+    let Some((domain, rest)) = parts else {
         let why = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
         out.push(FieldError::invalid(at, text, why));
         return;
@@ -110,7 +111,7 @@ fn signer_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
         let why = "should be a domain with at least two segments separated by dots";
         out.push(FieldError::invalid(at, domain, why));
     }
-    for m in dns1123_subdomain(rest).into_iter().filter(|_| !rest.contains('/')) {
+    for m in dns1123_subdomain(rest) {
         out.push(FieldError::invalid(at, rest, m));
     }
     if domain.len() > 253 {
@@ -253,6 +254,17 @@ mod tests {
         ] {
             assert!(errors.contains(want), "{errors}");
         }
+    }
+
+    #[test]
+    fn signer_has_one_slash() {
+        let mut out = ErrorList::new();
+        signer_name(&mut out, "example.com/x/y", &FieldPath::new("spec").child("signerName"));
+        assert_eq!(
+            aggregate(&out),
+            "spec.signerName: Invalid value: \"example.com/x/y\": must be a fully qualified domain and path of the form \
+             'example.com/signer-name'"
+        );
     }
 
     #[test]

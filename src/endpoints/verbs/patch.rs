@@ -172,6 +172,9 @@ impl Patcher {
         let text = json::to_vec(&object);
         let shown = || String::from_utf8_lossy(&text).into_owned();
         let expected = self.call.kind();
+        if object.as_object().is_none() {
+            return Err(refused(shown(), body::no_type_meta(&object)));
+        }
         for key in ["apiVersion", "kind"] {
             if !matches!(object.get(key), Value::Null | Value::String(_)) {
                 let t = json_type(object.get(key));

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! entry of the object            in the Scale              in the object after the write
-//! owns the replicas              owns spec.replicas        unchanged if still in the Scale, else without replicas
+//! owns the replicas              owns spec.replicas        unchanged if still in the Scale under the same identity, else
+//!                                                          without replicas
 //! does not own the replicas      none                      unchanged
 //! has an unknown version         none                      none
 //! -                              new                       owns the replicas, at the version of the request
@@ -13,7 +14,7 @@ use super::API_VERSION;
 use crate::apimachinery::apply::FieldSet;
 use crate::apimachinery::apply::fieldset::PathElement;
 use crate::apimachinery::value::{Str, Value};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 const MANAGED: [&str; 2] = ["metadata", "managedFields"];
 /// The path in the Scale.
@@ -42,9 +43,29 @@ fn owns(entry: &Value, path: &[PathElement]) -> bool {
     fields(entry).has(path)
 }
 
-/// Identity of an entry's writer, regardless of the API version.
-fn writer(entry: &Value) -> [&str; 3] {
-    ["manager", "operation", "subresource"].map(|k| entry.str_at(&[k]))
+/// The identity of an entry: manager, operation, subresource, and the API version of an update.
+///
+/// The version of an update differs between object and Scale. An update that owns the replicas is therefore never found
+/// again in the Scale, and every write of the Scale moves the replicas to a second entry of the same manager. Upstream
+/// does so, too.
+type Writer<'a> = [&'a str; 4];
+
+fn writer(entry: &Value) -> Writer<'_> {
+    let version = match entry.str_at(&["operation"]) {
+        "Apply" => "",
+        _ => entry.str_at(&["apiVersion"]),
+    };
+    [
+        entry.str_at(&["manager"]),
+        entry.str_at(&["operation"]),
+        entry.str_at(&["subresource"]),
+        version,
+    ]
+}
+
+/// The entries of an object; the last of several with one identity counts.
+fn by_writer(object: &Value) -> BTreeMap<Writer<'_>, &Value> {
+    object.at(&MANAGED).items().iter().map(|e| (writer(e), e)).collect()
 }
 
 /// The set of one path of fields.
@@ -88,7 +109,7 @@ impl ReplicasPaths {
     /// Sets the Scale's managed fields from the object's entries that own the replicas.
     pub(crate) fn to_scale(&self, parent: &Value, scale: &mut Value) {
         let in_scale = elements(REPLICAS);
-        let owners = parent.at(&MANAGED).items().iter();
+        let owners = by_writer(parent).into_values();
         let owners: Vec<Value> = owners
             .filter(|e| self.of(e).flatten().is_some_and(|path| owns(e, path)))
             .map(|e| reduced(e, &in_scale, API_VERSION))
@@ -101,49 +122,39 @@ impl ReplicasPaths {
     /// Sets the object's managed fields after a write of the Scale.
     pub(crate) fn to_parent(&self, parent: &Value, scale: &Value, new: &mut Value) {
         let in_scale = elements(REPLICAS);
-        // An entry of the Scale matches the first unmatched entry of the same writer. Queues per writer keep this
-        // linear.
-        let mut owners: Vec<Option<&Value>> = scale
-            .at(&MANAGED)
-            .items()
-            .iter()
-            .filter(|e| owns(e, &in_scale))
-            .map(Some)
-            .collect();
-        let mut by_writer: HashMap<[&str; 3], VecDeque<usize>> = HashMap::new();
-        for (i, owner) in owners.iter().enumerate() {
-            by_writer
-                .entry(writer(owner.unwrap_or(&Value::Null)))
-                .or_default()
-                .push_back(i);
-        }
-        let mut entries = Vec::new();
-        for entry in parent.at(&MANAGED).items() {
+        let before = by_writer(parent);
+        let mut owners = by_writer(scale);
+        let mut after: BTreeMap<Writer<'_>, Value> = BTreeMap::new();
+        for (writer, entry) in &before {
             let Some(path) = self.of(entry) else { continue };
-            let Some(path) = path.filter(|path| owns(entry, path)) else {
-                entries.push(entry.clone());
-                continue;
+            let kept = match path.filter(|path| owns(entry, path)) {
+                Some(path) if owners.remove(writer).is_none() => {
+                    let rest = fields(entry).difference(&set_of(path));
+                    if rest.is_empty() {
+                        continue;
+                    }
+                    let mut entry = (*entry).clone();
+                    entry.set(&["fieldsV1"], rest.encode());
+                    entry
+                }
+                _ => (*entry).clone(),
             };
-            if let Some(i) = by_writer.get_mut(&writer(entry)).and_then(VecDeque::pop_front) {
-                owners[i] = None;
-                entries.push(entry.clone());
-                continue;
-            }
-            let rest = fields(entry).difference(&set_of(path));
-            if !rest.is_empty() {
-                let mut entry = entry.clone();
-                entry.set(&["fieldsV1"], rest.encode());
-                entries.push(entry);
-            }
+            after.insert(*writer, kept);
         }
         if let Some(Some(path)) = self.paths.get(&self.own) {
-            for owner in owners.into_iter().flatten() {
+            for (writer, owner) in owners.into_iter().filter(|(_, e)| owns(e, &in_scale)) {
                 let mut entry = reduced(owner, path, &self.own);
-                // Upstream drops the time of these entries.
-                entry.unset(&["time"]);
-                entries.push(entry);
+                // Upstream looks the time up in the object, where only appliers have the same identity.
+                match before.get(&writer).map(|e| e.get("time")).filter(|t| !t.is_null()) {
+                    Some(time) => entry.set(&["time"], time.clone()),
+                    None => {
+                        entry.unset(&["time"]);
+                    }
+                }
+                after.insert(writer, entry);
             }
         }
+        let mut entries: Vec<Value> = after.into_values().collect();
         // Upstream's order of managed fields entries.
         let order = |e: &Value| {
             ["operation", "time", "manager", "apiVersion", "subresource"].map(|k| e.str_at(&[k]).to_owned())
@@ -175,7 +186,21 @@ mod tests {
         assert_eq!(scale.at(&MANAGED).items()[0].str_at(&["apiVersion"]), "autoscaling/v1");
         let mut new = parent();
         ReplicasPaths::standard("apps/v1").to_parent(&parent(), &scale, &mut new);
-        assert_eq!(new, parent());
+        let entries = new.at(&MANAGED).items();
+        assert_eq!(entries[0].get("fieldsV1"), &json!({"f:spec": {"f:replicas": {}}}));
+        assert!(entries[0].get("time").is_null(), "a second entry of the same manager");
+        assert_eq!(entries[1].get("fieldsV1"), &json!({"f:spec": {"f:paused": {}}}));
+        // The identity of an applier has no version, so that its entry stays.
+        let mut applied = parent();
+        applied.set(&MANAGED, {
+            let mut entry = parent().at(&MANAGED).items()[0].clone();
+            entry.set(&["operation"], "Apply");
+            vec![entry]
+        });
+        let (mut scale, mut new) = (json!({}), applied.clone());
+        ReplicasPaths::standard("apps/v1").to_scale(&applied, &mut scale);
+        ReplicasPaths::standard("apps/v1").to_parent(&applied, &scale, &mut new);
+        assert_eq!(new, applied);
         let other = json!({"metadata": {"managedFields": [
             {"apiVersion": "autoscaling/v1", "fieldsType": "FieldsV1", "manager": "b", "operation": "Update", "time": "u",
              "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]}});

@@ -1,5 +1,7 @@
 //! The constants of a kind: [`Rules`] from its strategy, [`MetaChecks`] from its row.
 
+use crate::apimachinery::value::Value;
+
 /// The part of a kind's strategy that is data.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
@@ -13,6 +15,9 @@ pub struct Rules {
     pub deprecation: Option<&'static str>,
     /// Annotations that represent fields of upstream's internal type; metadata-only responses omit them.
     pub wire_annotations: &'static [&'static str],
+    /// Whether upstream stores this new object without a default that every read adds. Its first update then stores the
+    /// default, even if it changes nothing else.
+    pub completed_by_reads: Option<fn(&Value) -> bool>,
     /// The time to live of stored objects in seconds (events).
     pub ttl_seconds: Option<u64>,
     /// True if validating an object may take long, however small it is: it has CEL rules, or consists of
@@ -29,6 +34,7 @@ impl Rules {
         missing_propagation_warning: None,
         deprecation: None,
         wire_annotations: &[],
+        completed_by_reads: None,
         ttl_seconds: None,
         costly_validation: false,
     };

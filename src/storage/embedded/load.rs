@@ -28,6 +28,7 @@ pub(super) fn entry(key: &str, revision: u64, value: &Bytes, fields: Option<&Sel
             .map(|(k, v)| (k.into(), v.as_str().unwrap_or("").into()))
             .collect(),
         fields: fields.into(),
+        incomplete: false,
     };
     draft.into_entry(key, Revision(revision))
 }

@@ -190,7 +190,12 @@ pub fn check_config(v: Value, expected: &GroupVersionKind) -> Result<Value, Stat
     }
     let given = v.gvk();
     if given != *expected {
-        return Err(Status::bad_request(format!("invalid object type: {given}")));
+        // Upstream does not take a group version apart that has more than one slash, and then ignores the kind.
+        let shown = match v.str_at(&["apiVersion"]).matches('/').count() {
+            0 | 1 => given.to_string(),
+            _ => "/, Kind=".to_owned(),
+        };
+        return Err(Status::bad_request(format!("invalid object type: {shown}")));
     }
     if !v.at(&["metadata", "managedFields"]).is_null() {
         return Err(Status::bad_request("metadata.managedFields must be nil"));

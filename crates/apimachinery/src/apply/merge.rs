@@ -75,7 +75,6 @@ pub fn apply_across<S: ApplySchema>(
     if entries.is_empty() && live.is_some() {
         let first = Writer {
             manager: "before-first-apply",
-            subresource: "",
             ..*writer
         };
         let all = managed::difference(schema, None, &base).excluding(request.reset);

@@ -3,6 +3,7 @@
 //! Follows `evanphx/json-patch` in that nulls inside newly added values are dropped, too.
 
 use super::decode_object;
+use crate::codec::json as codec;
 use crate::interrupt::checkpoint;
 use crate::status::Status;
 use crate::value::{Map, Str, Value};
@@ -10,13 +11,21 @@ use crate::value::{Map, Str, Value};
 /// Decodes a merge patch; also returns its duplicate keys (`metadata.labels.a`).
 ///
 /// # Errors
-/// 400 for anything but an object. `prefixed` is that of [`super::json_patch::JsonPatch::decode`].
+/// 400 for anything but an object if `prefixed` (as of [`super::json_patch::JsonPatch::decode`]), else for null and what
+/// is no JSON.
 pub fn decode(body: &[u8], prefixed: bool) -> Result<(Value, Vec<String>), Status> {
+    let bad = || Status::bad_request("Invalid JSON Patch");
+    if !prefixed {
+        // Any JSON but null is a patch.
+        return match codec::decode_with_duplicates(body) {
+            Ok((Value::Null, _)) | Err(_) => Err(bad()),
+            Ok((v, notes)) => Ok((v, notes.duplicates)),
+        };
+    }
     match decode_object(body) {
         Ok((Some(m), duplicates)) => Ok((Value::Object(m), duplicates)),
-        Ok((None, _)) => Err(Status::bad_request("Invalid JSON Patch")),
-        Err(e) if prefixed => Err(Status::bad_request(format!("error decoding patch: {e}"))),
-        Err(e) => Err(Status::bad_request(e.to_string())),
+        Ok((None, _)) => Err(bad()),
+        Err(e) => Err(Status::bad_request(format!("error decoding patch: {e}"))),
     }
 }
 
@@ -97,6 +106,13 @@ pub(crate) mod tests {
             e(b"[1]"),
             "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
         );
+        // Without strict decoding, a literal replaces the document.
+        let e = |b: &[u8]| decode(b, false).unwrap_err().message;
+        assert_eq!(
+            (e(b"null"), e(b"{")),
+            ("Invalid JSON Patch".into(), "Invalid JSON Patch".into())
+        );
+        assert_eq!(decode(b"[1]", false).unwrap().0, json!([1]));
     }
 
     /// Any JSON value without null members.

@@ -75,7 +75,15 @@ fn bad_format(what: &str) -> Status {
 
 fn unknown_patch_type(directive: &Value, map: &Map) -> Status {
     let map = go_print(&Value::Object(map.clone()));
-    Status::raw_error(format!("unknown patch type: {} in map: {map}", go_print(directive)))
+    // Upstream formats the directive with `%s`.
+    let directive = match directive {
+        Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
+            format!("%!s({}={})", super::go_type(directive), go_print(directive))
+        }
+        Value::Null => "%!s(<nil>)".into(),
+        other => go_print(other),
+    };
+    Status::raw_error(format!("unknown patch type: {directive} in map: {map}"))
 }
 
 fn no_merge_key(item: &Value, key: &str) -> Status {
@@ -89,11 +97,7 @@ fn no_merge_key(item: &Value, key: &str) -> Status {
 fn no_list(v: &Value) -> Status {
     let found = match v {
         Value::Null => "%!s(<nil>)",
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int64",
-        Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        _ => "map",
+        v => super::go_type(v),
     };
     Status::raw_error(format!("expected a []interface {{}}, but received a {found}"))
 }

@@ -39,6 +39,27 @@ fn unknown_fields_are_reported_by_path_and_dropped() {
 }
 
 #[test]
+fn storage_forgets_empty_lists() {
+    let stored = |group, kind, v| {
+        let def = by_gvk(group, "v1", kind).expect("a built-in kind");
+        let (mut v, _) = decode(group, "v1", kind, v).expect("types fit");
+        forget_empty_lists(def, &mut v);
+        v
+    };
+    let rbac = "rbac.authorization.k8s.io";
+    assert_eq!(
+        stored(rbac, "Role", json!({"rules": []})),
+        json!({"metadata": {}, "rules": null})
+    );
+    let role = stored(rbac, "Role", json!({"rules": [{"verbs": [], "resources": ["pods"]}]}));
+    assert_eq!(*role.at(&["rules"]), json!([{"resources": ["pods"], "verbs": null}]));
+    // Definitions are stored as JSON.
+    let v = json!({"spec": {"versions": []}});
+    let crd = stored("apiextensions.k8s.io", "CustomResourceDefinition", v);
+    assert_eq!(*crd.at(&["spec", "versions"]), json!([]));
+}
+
+#[test]
 fn findings_are_capped_at_one_hundred() {
     let spec: Map = (0..150).map(|i| (format!("x{i}"), Value::Int(1))).collect();
     let (_, findings) = decode("", "v1", "Pod", json!({"spec": Value::Object(spec)})).expect("types fit");
@@ -74,7 +95,7 @@ fn always_written_fields_are_added_and_empty_ones_dropped() {
     .expect("ok");
     assert_eq!(
         v,
-        json!({"metadata": {}, "spec": {"containers": null, "enableServiceLinks": false}, "status": {}})
+        json!({"metadata": {}, "spec": {"containers": [], "enableServiceLinks": false}, "status": {}})
     );
     let role = by_gvk("rbac.authorization.k8s.io", "v1", "Role").expect("roles");
     assert_eq!(role.field("rules").map(|f| f.emit), Some(Emit::Null));

@@ -32,8 +32,10 @@ pub(super) fn health_port(v: &Value) -> i64 {
 
 /// Copies allocated values that the update leaves empty, so that a client may omit them.
 pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
-    if needs_cluster_ip(new) && needs_cluster_ip(old) && new.str_at(&["spec", "clusterIP"]).is_empty() {
-        restore(new, old, &["spec", "clusterIP"]);
+    if needs_cluster_ip(new) && needs_cluster_ip(old) {
+        if new.str_at(&["spec", "clusterIP"]).is_empty() {
+            restore(new, old, &["spec", "clusterIP"]);
+        }
         if new.at(&["spec", "clusterIPs"]).items().is_empty() {
             restore(new, old, &["spec", "clusterIPs"]);
         }

@@ -192,6 +192,11 @@ async fn type_changes_allocate_and_release() {
         none.message,
         r#"Service "s" is invalid: spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set"#
     );
+    let moved = new("s", json!({"ports": [{"port": 80}], "clusterIP": "10.0.0.9"}));
+    assert_eq!(
+        update(&s, moved, &f).await.unwrap_err().message,
+        r#"Service "s" is invalid: spec.clusterIPs[0]: Invalid value: ["10.0.0.9"]: may not change once set"#
+    );
     let g = update(&s, with(&f, &[("ipFamilyPolicy", "PreferDualStack".into())]), &f)
         .await
         .unwrap();

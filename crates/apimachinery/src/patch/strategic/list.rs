@@ -76,10 +76,7 @@ pub(super) fn merge<S: PatchSchema>(
         return Ok(());
     }
     let Some(key) = field.merge_key else {
-        let t = field.schema.type_name();
-        return Err(Status::raw_error(format!(
-            "cannot merge lists without merge key for {t}"
-        )));
+        return Err(Status::raw_error("cannot merge lists without merge key for struct"));
     };
     let patch = special_items(live, patch, key)?;
     let key = Some(key);
