@@ -421,7 +421,7 @@ async fn the_first_update_of_a_claim_stores_its_phase() {
 async fn an_empty_list_has_an_owner_and_is_stored_as_null() {
     let r = running();
     let store = r.plane.store("rbac.authorization.k8s.io", "roles");
-    let options = crate::registry::store::WriteOptions {
+    let options = crate::registry::write::WriteOptions {
         manager: Some("m".into()),
         ..Default::default()
     };
