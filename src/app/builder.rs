@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use tower::{Layer, Service};
 
-/// Collects the parts of a gateway; made by [`Gateway::builder`].
+/// Collects the parts of a gateway; made by [`Gateway::builder`](super::Gateway::builder).
 pub struct GatewayBuilder {
     pub(super) options: CompletedOptions,
     pub(super) groups: Vec<ApiGroup>,

@@ -34,7 +34,7 @@ pub struct Error(String);
 /// Observations made while decoding.
 #[derive(Debug, Default)]
 pub struct DecodeNotes {
-    /// Paths of duplicate keys (`metadata.labels.a`) in source order, as many as [`StrictErrors`] holds.
+    /// Paths of duplicate keys (`metadata.labels.a`) in source order, as many as `StrictErrors` holds.
     pub duplicates: Vec<String>,
 }
 
