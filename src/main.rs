@@ -2,11 +2,9 @@
 //! runs the command, and maps its result to an exit code. Everything else is in the library; see [`torana::gateway`].
 
 use std::cell::Cell;
-use std::ffi::c_long;
 use std::io::{IsTerminal, Write};
 use std::net::TcpListener;
 use std::process::ExitCode;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use torana::commands::{self, Session};
 use torana::gateway::{Command, CompletedOptions, Gateway, parse};
@@ -86,9 +84,6 @@ fn main() -> ExitCode {
         .with_env_filter(options.log_filter())
         .init();
     options.on_idle(release_free_memory);
-    if let Err(error) = start_purging() {
-        return fail(FAILED, &format_args!("cannot start a thread: {error}"));
-    }
     for warning in options.warnings() {
         tracing::warn!("{warning}");
     }
@@ -152,39 +147,9 @@ fn release_free_memory() {
     unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
-/// Starts the thread that returns memory to the system, and keeps mimalloc from doing so in whichever thread happens to
-/// allocate: the kernel needs some milliseconds for tens of megabytes, during which a reactor would serve nobody.
-#[allow(unsafe_code, reason = "mimalloc has no safe binding for it")]
-fn start_purging() -> std::io::Result<()> {
-    const NEVER: c_long = 24 * 3600 * 1000;
-    let purge = || {
-        // On Linux, niceness is per thread. If it is refused, the thread runs at normal priority.
-        let _ = rustix::process::setpriority_process(None, 19);
-        loop {
-            std::thread::park();
-            std::thread::sleep(PURGE_AFTER);
-            release_free_memory();
-        }
-    };
-    let thread = std::thread::Builder::new().name("memory".to_owned()).spawn(purge)?;
-    let _ = PURGING.set(thread.thread().clone());
-    // SAFETY: the option exists in this version of mimalloc (a test reads its default), and takes any number.
-    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, NEVER) }
-    Ok(())
-}
-
-/// `mi_option_purge_delay`, which the bindings lack: the milliseconds after which mimalloc returns free memory.
-const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-
-/// The thread that returns memory to the system when it is unparked.
-static PURGING: OnceLock<std::thread::Thread> = OnceLock::new();
-
-/// Rest before memory is returned, which other reactors that become idle use to free theirs.
-const PURGE_AFTER: Duration = Duration::from_millis(200);
-
-/// Makes the memory that other threads have freed in the calling thread's heap reusable, at most once in
-/// [`COLLECT_EVERY`], and has free memory returned to the system. mimalloc itself does so only while the thread allocates, so
-/// that a reactor that has become idle after a burst would keep it. Takes some microseconds.
+/// Makes the memory that other threads have freed in the calling thread's heap reusable, at most once in [`COLLECT_EVERY`]. mimalloc
+/// itself does so only while the thread allocates, so that a reactor that has become idle after a burst would keep it. Takes
+/// some microseconds.
 #[allow(unsafe_code, reason = "mimalloc has no safe binding for it")]
 fn collect_free_memory() {
     thread_local!(static COLLECTED: Cell<Option<Instant>> = const { Cell::new(None) });
@@ -195,13 +160,10 @@ fn collect_free_memory() {
     COLLECTED.set(Some(now));
     // SAFETY: no preconditions; it may be called on any thread at any time.
     unsafe { libmimalloc_sys::mi_collect(false) }
-    if let Some(purging) = PURGING.get() {
-        purging.unpark();
-    }
 }
 
 /// Time between two collections of a reactor's free memory.
-const COLLECT_EVERY: Duration = Duration::from_secs(1);
+const COLLECT_EVERY: Duration = Duration::from_secs(5);
 
 type Seeding = std::thread::JoinHandle<Result<(), aws_lc_rs::error::Unspecified>>;
 
@@ -255,15 +217,4 @@ fn raise_open_file_limit() {
 fn fail(code: u8, error: &dyn std::fmt::Display) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "torana: {error}");
     ExitCode::from(code)
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    #[allow(unsafe_code, reason = "mimalloc has no safe binding for it")]
-    fn purge_delay_is_the_option_of_that_number() {
-        // SAFETY: any number may be asked for.
-        let default = unsafe { libmimalloc_sys::mi_option_get(super::PURGE_DELAY) };
-        assert_eq!(default, 1000, "its default in mimalloc 3; no other option has it");
-    }
 }
