@@ -197,12 +197,12 @@ impl Quantity {
     /// Zero, in decimal SI format.
     pub const ZERO: Self = Self::from_i64(0);
 
-    /// Parses a quantity. Surrounding white space is ignored.
+    /// Parses a quantity. Surrounding spaces are ignored.
     ///
     /// # Errors
     /// Returns upstream's message.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let parts = split(text.trim())?;
+        let parts = split(trim(text))?;
         let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
         if let Some(amount @ Amount { value, scale }) = small(&parts, base, exponent) {
             let at = |unit: i32| scaled(value, scale.saturating_sub(unit));
@@ -421,8 +421,13 @@ pub fn canonicalize_amount(text: &str) -> Result<String, &'static str> {
     canonical(text, -3)
 }
 
+/// Upstream trims the JSON text, in which other white space is escaped.
+fn trim(text: &str) -> &str {
+    text.trim_matches(|c: char| c == ' ' || (!c.is_ascii() && c.is_whitespace()))
+}
+
 fn canonical(text: &str, finest: i32) -> Result<String, &'static str> {
-    let trimmed = text.trim();
+    let trimmed = trim(text);
     let quantity = Quantity::parse(trimmed)?;
     let parts = split(trimmed)?;
     let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
@@ -561,6 +566,14 @@ impl Ord for Quantity {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn only_spaces_are_trimmed() {
+        assert!(Quantity::parse(" 5 ").is_ok());
+        for escaped in ["5\n", "\t5", "5\u{c}"] {
+            assert!(Quantity::parse(escaped).is_err(), "{escaped:?}");
+        }
+    }
 
     #[test]
     fn canonicalize_matches_upstream() {
