@@ -8,18 +8,17 @@ use crate::registry::strategy::MetaChecks;
 pub(super) fn checks(group: &str, kind: &str) -> MetaChecks {
     match (group, kind) {
         ("", "Event") | (_, "PodDisruptionBudget") => MetaChecks::NONE,
+        (_, "RuntimeClass" | "APIService" | "CustomResourceDefinition") => MetaChecks::BOTH.any_finalizers(),
+        (_, "Lease") => MetaChecks::AGAINST_OLD.any_finalizers(),
         (
             _,
-            "RuntimeClass"
-            | "APIService"
-            | "CustomResourceDefinition"
+            "ValidatingWebhookConfiguration"
+            | "MutatingWebhookConfiguration"
             | "MutatingAdmissionPolicy"
             | "MutatingAdmissionPolicyBinding"
             | "ValidatingAdmissionPolicy"
             | "ValidatingAdmissionPolicyBinding",
-        ) => MetaChecks::BOTH.any_finalizers(),
-        (_, "Lease") => MetaChecks::AGAINST_OLD.any_finalizers(),
-        (_, "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration") => MetaChecks::AS_NEW.any_finalizers(),
+        ) => MetaChecks::AS_NEW.any_finalizers(),
         (
             _,
             "LimitRange"

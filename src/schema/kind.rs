@@ -227,7 +227,16 @@ impl RestStrategy for SchemaStrategy {
             _ => self.schema.validate(object, change.old()),
         };
         errors.extend(self.inner.validate(object, change));
-        errors.extend(self.schema.validate_rules(object, change.old(), &errors));
+        // The registry reports a missing name; rules are not evaluated then, either.
+        let rules = match object.name() {
+            "" => {
+                let name = FieldPath::new("metadata").child("name");
+                let unnamed = ErrorList::from_iter([FieldError::required(&name, "")]);
+                self.schema.validate_rules(object, change.old(), &unnamed)
+            }
+            _ => self.schema.validate_rules(object, change.old(), &errors),
+        };
+        errors.extend(rules);
         errors
     }
 
@@ -276,6 +285,21 @@ mod tests {
         fn prepare_subresource_update(&self, subresource: &str, new: &mut Value, _old: &Value) {
             new.set(&["through"], subresource);
         }
+    }
+
+    #[test]
+    fn rules_wait_until_the_object_has_a_name() {
+        let schema =
+            crate::json!({"type": "object", "x-kubernetes-validations": [{"rule": "self.metadata.name == 'a'"}]});
+        let schema = StructuralSchema::parse_at(&schema, &FieldPath::default()).unwrap();
+        let strategy = SchemaStrategy::new(Arc::new(schema), true, Arc::new(Resizable));
+        let errors = strategy.validate(&crate::json!({"metadata": {}}), Change::Create);
+        assert_eq!(errors.len(), 1);
+        assert!(
+            errors[0].to_string().contains("some validation rules were not checked"),
+            "{}",
+            errors[0]
+        );
     }
 
     #[test]

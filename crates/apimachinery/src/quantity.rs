@@ -9,7 +9,7 @@ mod parse;
 
 pub use canonical::{canonicalize, canonicalize_amount};
 
-use parse::{BAD_NUMBER, BAD_SUFFIX, binary_nanos, decimal_digits, low_bits, scale, small, split};
+use parse::{BAD_NUMBER, BAD_SUFFIX, binary_nanos, decimal_digits, low_bits, scale, small, split, trim};
 use std::cmp::Ordering;
 
 const NANO: i128 = 1_000_000_000;
@@ -76,12 +76,12 @@ impl Quantity {
     /// Zero, in decimal SI format.
     pub const ZERO: Self = Self::from_i64(0);
 
-    /// Parses a quantity. Surrounding white space is ignored.
+    /// Parses a quantity. Surrounding spaces are ignored.
     ///
     /// # Errors
     /// Returns upstream's message.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let parts = split(text.trim())?;
+        let parts = split(trim(text))?;
         let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
         if let Some(amount @ Amount { value, scale }) = small(&parts, base, exponent) {
             let at = |unit: i32| scaled(value, scale.saturating_sub(unit));
@@ -261,6 +261,14 @@ mod tests {
     use super::parse::BAD_FORM;
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn only_spaces_are_trimmed() {
+        assert!(Quantity::parse(" 5 ").is_ok());
+        for escaped in ["5\n", "\t5", "5\u{c}"] {
+            assert!(Quantity::parse(escaped).is_err(), "{escaped:?}");
+        }
+    }
 
     #[test]
     fn canonicalize_matches_upstream() {

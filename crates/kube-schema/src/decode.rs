@@ -54,7 +54,8 @@ impl From<OverBudget> for DecodeError {
 /// upstream's order. The caller applies `fieldValidation` to them.
 ///
 /// # Errors
-/// The first value of a wrong type, with `encoding/json`'s message. `v` is then partially rewritten.
+/// The first value that a type with its own parser refuses (a quantity, a time), else the first value of a wrong type,
+/// with `encoding/json`'s message. `v` is then partially rewritten.
 pub fn normalize(def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
     normalize_under("", def, v)
 }
@@ -68,6 +69,7 @@ pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Resu
     let mut cx = Cx {
         findings: StrictErrors::default(),
         added: DecodeBudget::of(MAX_ADDED),
+        mismatch: None,
     };
     let step = if path.is_empty() { Step::Root } else { Step::Key(path) };
     let at = At {
@@ -78,6 +80,9 @@ pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Resu
     match def.scalar {
         Some(ty) => cx.value(ty, v, &at)?,
         None => cx.object(def, v, &at)?,
+    }
+    if let Some(e) = cx.mismatch {
+        return Err(e);
     }
     Ok(cx.findings.into_texts())
 }
@@ -214,9 +219,15 @@ fn go_type(ty: Ty) -> String {
 struct Cx {
     findings: StrictErrors,
     added: DecodeBudget,
+    /// The first value of a wrong type. Go decodes on after one, and reports it only if nothing fails at once.
+    mismatch: Option<DecodeError>,
 }
 
 impl Cx {
+    fn mismatch(&mut self, at: &At<'_>, what: &str, go_type: &str) {
+        self.mismatch.get_or_insert_with(|| at.mismatch(what, go_type));
+    }
+
     fn unknown(&mut self, at: &At<'_>, key: &str) {
         self.findings
             .add(|| format!("unknown field {}", quote(&at.path_to(key))));
@@ -226,7 +237,8 @@ impl Cx {
         let Value::Object(map) = v else {
             let mut parts = def.name.rsplit('.');
             let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-            return Err(at.mismatch(json_type(v), &format!("{package}.{name}")));
+            self.mismatch(at, json_type(v), &format!("{package}.{name}"));
+            return Ok(());
         };
         if at.depth > MAX_DEPTH {
             return Err(DecodeError("exceeded max depth".into()));
@@ -295,13 +307,13 @@ impl Cx {
 
     fn value(&mut self, ty: Ty, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
         pause();
-        let wrong = |v: &Value| Err(at.mismatch(json_type(v), &go_type(ty)));
         match (ty, &mut *v) {
             (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) | (Ty::Int64, Value::Int(_)) => Ok(()),
             (Ty::Int32, Value::Int(i)) if i32::try_from(*i).is_ok() => Ok(()),
             (Ty::Int32 | Ty::Int64, Value::Int(_) | Value::Float(_)) => {
                 let number = torana_apimachinery::codec::json::to_string(v);
-                Err(at.mismatch(&format!("number {number}"), &go_type(ty)))
+                self.mismatch(at, &format!("number {number}"), &go_type(ty));
+                Ok(())
             }
             (Ty::Float, Value::Int(_) | Value::Float(_)) => Ok(()),
             (Ty::Struct(r), _) => self.object(r.get(), v, at),
@@ -332,7 +344,10 @@ impl Cx {
                     *v = encoded;
                     Ok(())
                 }
-                None => wrong(v),
+                None => {
+                    self.mismatch(at, json_type(v), &go_type(ty));
+                    Ok(())
+                }
             },
             (Ty::Time, Value::String(s)) => scalar::time(s),
             (Ty::MicroTime, Value::String(s)) => scalar::micro_time(s),
@@ -346,7 +361,10 @@ impl Cx {
             (Ty::Any(FreeForm::Object), Value::Object(_)) => Ok(()),
             (Ty::Any(FreeForm::FieldsV1 | FreeForm::RawExtension | FreeForm::Json | FreeForm::Patch), _) => Ok(()),
             (Ty::SchemaOr(or), _) => self.schema_or(or, v, at),
-            _ => wrong(v),
+            _ => {
+                self.mismatch(at, json_type(v), &go_type(ty));
+                Ok(())
+            }
         }
     }
 
@@ -404,7 +422,7 @@ fn forget_in_object(def: &'static TypeDef, v: &mut Value) {
     }
     for (key, v) in map.iter_mut() {
         let Some(f) = def.field(key) else { continue };
-        if f.emit == Emit::Null && matches!(v, Value::Array(a) if a.is_empty()) {
+        if f.emit == Emit::Null && matches!((f.ty, &*v), (Ty::List(_), Value::Array(a)) if a.is_empty()) {
             *v = Value::Null;
         } else {
             forget_in(f.ty, v);

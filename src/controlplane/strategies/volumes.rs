@@ -2,8 +2,9 @@
 //! constants.
 
 use super::declarative::{BASE, DeclarativeStrategy, WITH_SPEC_AND_STATUS};
-use crate::apimachinery::time;
+use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
+use crate::apimachinery::{names, time};
 use crate::controlplane::defaults::storage as defaults;
 use crate::controlplane::fields::{restore, same};
 use crate::controlplane::validation::{claims, quota, storage, volumes as check};
@@ -80,6 +81,11 @@ fn data_sources(v: &mut Value, old: Option<&Value>) {
 
 pub(crate) const LIMIT_RANGE: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::limit_range,
+    prepare_create: |v| {
+        if v.name().is_empty() {
+            v.set_meta("name", names::uid());
+        }
+    },
     validate: quota::limit_range,
     ..BASE
 };
@@ -150,6 +156,17 @@ pub(crate) const VOLUME_ATTACHMENT: DeclarativeStrategy = DeclarativeStrategy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::strategy::Strategy;
+
+    #[test]
+    fn limit_ranges_are_named_if_they_are_not() {
+        let named = |mut v: Value| {
+            Strategy::prepare_create(&LIMIT_RANGE, &mut v);
+            v.name().to_owned()
+        };
+        assert_eq!(named(json!({"metadata": {"name": "a"}})), "a");
+        assert_eq!(named(json!({"metadata": {}})).len(), 36);
+    }
 
     #[test]
     fn data_source_and_reference_mirror_each_other() {

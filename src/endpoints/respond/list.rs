@@ -122,6 +122,11 @@ pub(crate) fn list(
         (Transform::Table(version), _) => {
             let include = table::Include::parse(query)?;
             let columns = table::columns(resource);
+            // Upstream's default columns append rows to a nil slice.
+            if entries.is_empty() && resource.columns.is_none() && !resource.unstructured {
+                let document = table::around(version, meta.to_map(), columns, Value::Null);
+                return Ok(super::value(200, &document, negotiated, headers));
+            }
             if plain {
                 let head = table::head(version, meta.to_map(), columns);
                 let size: usize = entries.iter().map(|e| e.json.len()).sum();

@@ -149,6 +149,15 @@ async fn tables_and_metadata_are_served_on_request() {
         )
         .await;
     assert!(none.text.contains(r#""items":null"#), "{}", none.text);
+    let no_rows = s
+        .send(
+            "GET",
+            &format!("{CMS}?labelSelector=no"),
+            &[(ACCEPT.as_str(), TABLE)],
+            "",
+        )
+        .await;
+    assert!(no_rows.text.contains(r#""rows":null"#), "{}", no_rows.text);
     let list = s.send("GET", CMS, &[(ACCEPT.as_str(), partial)], "").await;
     assert_eq!(
         list.message(),

@@ -29,6 +29,8 @@ pub(super) struct Internal<'a> {
     pub(super) shared: Parts<'a>,
     /// Whether a version has subresources that not all share.
     own_subresources: bool,
+    /// Whether the definition has no list of versions, not even an empty one.
+    absent: bool,
 }
 
 impl<'a> Parts<'a> {
@@ -51,8 +53,9 @@ impl<'a> Parts<'a> {
 
 impl<'a> Internal<'a> {
     pub(super) fn of(definition: &'a Value) -> Self {
-        let sent = definition.at(&["spec", "versions"]).items();
+        let sent = definition.at(&["spec", "versions"]);
         let mut versions: Vec<Version<'a>> = sent
+            .items()
             .iter()
             .map(|v| Version {
                 sent: v,
@@ -85,6 +88,7 @@ impl<'a> Internal<'a> {
             versions,
             shared,
             own_subresources,
+            absent: sent.is_null(),
         }
     }
 
@@ -104,6 +108,9 @@ impl<'a> Internal<'a> {
 
     /// The versions as upstream prints them. Schemas and what else belongs to one version only are not printed.
     pub(super) fn print_versions(&self) -> String {
+        if self.absent {
+            return "null".to_owned();
+        }
         let member = |v: &Value, key: &str| json::to_string(v.get(key));
         let flag = |v: &Value, key: &str| v.get(key).as_bool() == Some(true);
         let all = self.versions.iter().map(|Version { sent: v, .. }| {

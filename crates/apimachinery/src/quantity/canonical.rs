@@ -1,6 +1,6 @@
 //! The text that the API serves for a quantity.
 
-use super::parse::{BAD_SUFFIX, BINARY, DECIMAL, decimal_digits, scale, small, split};
+use super::parse::{BAD_SUFFIX, BINARY, DECIMAL, decimal_digits, scale, small, split, trim};
 use super::{Amount, Format, NANO, Quantity, divide_up};
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub fn canonicalize_amount(text: &str) -> Result<String, &'static str> {
 }
 
 fn canonical(text: &str, finest: i32) -> Result<String, &'static str> {
-    let trimmed = text.trim();
+    let trimmed = trim(text);
     let quantity = Quantity::parse(trimmed)?;
     let parts = split(trimmed)?;
     let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;

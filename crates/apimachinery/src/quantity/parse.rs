@@ -39,6 +39,11 @@ pub(super) struct Parts<'a> {
     pub has_digits: bool,
 }
 
+/// The text without what surrounds it. Upstream trims the JSON text, in which white space other than spaces is escaped.
+pub(super) fn trim(text: &str) -> &str {
+    text.trim_matches(|c: char| c == ' ' || (!c.is_ascii() && c.is_whitespace()))
+}
+
 /// Splits a text as upstream's `parseQuantityString`: sign, digits, a point and digits, letters, sign,
 /// digits. Each part may be missing.
 pub(super) fn split(text: &str) -> Result<Parts<'_>, &'static str> {

@@ -39,6 +39,18 @@ fn unknown_fields_are_reported_by_path_and_dropped() {
 }
 
 #[test]
+fn a_refusing_parser_goes_before_a_wrong_type() {
+    let container = json!({"name": 1, "resources": {"requests": {"cpu": "abc"}}});
+    let pod = json!({"metadata": "x", "spec": {"containers": [container]}});
+    assert!(error("", "v1", "Pod", pod).starts_with("quantities must match"));
+    let pod = json!({"metadata": "x", "spec": {"containers": [{"name": 1}]}});
+    assert_eq!(
+        error("", "v1", "Pod", pod),
+        "json: cannot unmarshal string into Go struct field Pod.metadata of type v1.ObjectMeta"
+    );
+}
+
+#[test]
 fn storage_forgets_empty_lists() {
     let stored = |group, kind, v| {
         let def = by_gvk(group, "v1", kind).expect("a built-in kind");
@@ -53,6 +65,11 @@ fn storage_forgets_empty_lists() {
     );
     let role = stored(rbac, "Role", json!({"rules": [{"verbs": [], "resources": ["pods"]}]}));
     assert_eq!(*role.at(&["rules"]), json!([{"resources": ["pods"], "verbs": null}]));
+    // A raw extension is no list, whatever it holds.
+    let def = by_gvk("apps", "v1", "ControllerRevision").expect("a built-in kind");
+    let (mut revision, _) = decode("apps", "v1", "ControllerRevision", json!({"data": []})).expect("types fit");
+    forget_empty_lists(def, &mut revision);
+    assert_eq!(*revision.get("data"), json!([]));
     // Definitions are stored as JSON.
     let v = json!({"spec": {"versions": []}});
     let crd = stored("apiextensions.k8s.io", "CustomResourceDefinition", v);

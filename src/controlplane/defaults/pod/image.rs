@@ -20,12 +20,17 @@ pub(super) fn tag_is_latest(image: &str) -> bool {
 
 /// Whether this is a valid repository name with optional host. 64 hex digits are an image ID instead.
 fn is_name(name: &str) -> bool {
-    let path = match name.split_once('/') {
-        Some((host, path)) if is_host(host) => path,
-        _ => name,
+    let (host, path) = match name.split_once('/') {
+        Some((host, path)) if is_host(host) => (host, path),
+        _ => ("docker.io", name),
+    };
+    // Images without a user are in `library/`, which counts.
+    let implied = match host {
+        "docker.io" | "index.docker.io" if !path.contains('/') => "library/".len(),
+        _ => 0,
     };
     let is_id = name.len() == 64 && name.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
-    name.len() <= 255 && !is_id && path.split('/').all(is_component)
+    implied + path.len() <= 255 && !is_id && path.split('/').all(is_component)
 }
 
 /// Whether the part before the first slash is a valid host: it must contain a dot, colon or upper-case
@@ -82,6 +87,10 @@ mod tests {
             ("host:5000/a:1", false),
             (format!("a@sha256:{hex}").as_str(), false),
             (format!("a:latest@sha256:{hex}").as_str(), true),
+            ("a".repeat(247).as_str(), true),
+            ("a".repeat(248).as_str(), false),
+            (format!("r.io/{}", "a".repeat(255)).as_str(), true),
+            (format!("r.io/{}", "a".repeat(256)).as_str(), false),
         ] {
             assert_eq!(tag_is_latest(image), latest, "{image}");
         }

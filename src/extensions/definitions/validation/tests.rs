@@ -39,6 +39,13 @@ fn minimal_definition_is_valid() {
 #[test]
 fn exactly_one_version_is_stored() {
     let mut v = crd();
+    for (sent, shown) in [(Value::Null, "null"), (json!([]), "[]")] {
+        let mut none = crd();
+        none.set(&["spec", "versions"], sent);
+        let wanted =
+            format!("spec.versions: Invalid value: {shown}: must have exactly one version marked as storage version");
+        assert!(aggregate(&create(&none)).contains(&wanted), "{shown}");
+    }
     v.set(
         &["spec", "versions"],
         json!([{"name": "v1", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object"}}}]),

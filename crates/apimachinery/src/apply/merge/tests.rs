@@ -191,6 +191,24 @@ fn first_apply_records_existing_fields_as_before_first_apply() {
         e.message,
         "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .spec.x"
     );
+    // They belong to the subresource that is applied through.
+    let request = ApplyRequest {
+        writer: Writer {
+            manager: "m",
+            subresource: "scale",
+            api_version: "v1",
+            now: "t",
+        },
+        force: false,
+        reset: &FieldSet::new(),
+    };
+    let config = json!({"apiVersion": "v1", "kind": "T", "spec": {"x": 2}});
+    let e = apply(Toy::Object, Some(&live), &config, &request).unwrap_err();
+    assert!(
+        e.message.contains("\"before-first-apply\" with subresource \"scale\""),
+        "{}",
+        e.message
+    );
 }
 
 #[test]
@@ -240,6 +258,7 @@ fn body_must_match_the_endpoints_kind() {
     for (body, want) in [
         ("", "invalid object type: /, Kind="),
         ("{kind: T}", "invalid object type: /, Kind=T"),
+        ("{kind: T, apiVersion: a/b/c}", "invalid object type: /, Kind="),
         ("{kind: T, apiVersion: apps/v1}", "invalid object type: apps/v1, Kind=T"),
         (
             "[1]",

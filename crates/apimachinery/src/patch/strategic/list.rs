@@ -105,12 +105,16 @@ pub(super) fn merge<S: PatchSchema>(
 fn of_maps(live: &[Value], patch: &[Value]) -> Result<bool, Status> {
     let mut kind = None;
     for v in live.iter().chain(patch) {
-        if matches!(v, Value::Array(_)) {
+        // Upstream looks at the first element only.
+        if kind.is_none() && matches!(v, Value::Array(_)) {
             return Err(rejected());
         }
         let k = std::mem::discriminant(v);
         if kind.is_some_and(|seen| seen != k) {
-            let shown = go_print(&Value::from(patch.to_vec()));
+            let shown = go_print(&Value::from(vec![
+                Value::from(live.to_vec()),
+                Value::from(patch.to_vec()),
+            ]));
             return Err(Status::raw_error(format!(
                 "list element types are not identical: {shown}"
             )));

@@ -113,6 +113,12 @@ fn directives_have_the_documented_effects() {
 }
 
 #[test]
+fn elements_of_other_types_are_shown_with_the_stored_ones() {
+    let e = patched(json!({"finalizers": ["x"]}), json!({"finalizers": [["y"]]})).unwrap_err();
+    assert_eq!(e.message, "list element types are not identical: [[x] [[y]]]");
+}
+
+#[test]
 fn errors_match_upstream() {
     let doc = json!({"containers": [{"name": "a", "ports": [{"containerPort": 80}]}], "labels": {"a": "b"}, "bogus": {"a": 1}, "s": {"type": "a"}, "finalizers": [["x"]]});
     for (patch, code, message) in [
@@ -135,6 +141,16 @@ fn errors_match_upstream() {
             json!({"labels": {"$patch": "explode"}}),
             500,
             "unknown patch type: explode in map: map[$patch:explode]",
+        ),
+        (
+            json!({"labels": {"$patch": 1}}),
+            500,
+            "unknown patch type: %!s(int64=1) in map: map[$patch:1]",
+        ),
+        (
+            json!({"$setElementOrder/containers": {"x": "y"}}),
+            500,
+            "expected a []interface {}, but received a map[string]interface {}",
         ),
         (
             json!({"bogus": {"a": 2}}),
