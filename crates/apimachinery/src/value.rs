@@ -250,7 +250,10 @@ impl IntoIterator for Map {
 
 impl Clone for Map {
     fn clone(&self) -> Self {
-        Self(self.0.iter().inspect(|_| pause()).cloned().collect())
+        // `collect` would allocate room for four pairs at least, and most maps have fewer.
+        let mut pairs = Vec::with_capacity(self.0.len());
+        pairs.extend(self.0.iter().inspect(|_| pause()).cloned());
+        Self(pairs)
     }
 }
 
@@ -504,6 +507,12 @@ mod tests {
             m.iter().map(|(k, v)| (k, v.as_i64())).collect::<Vec<_>>(),
             [("a", Some(2)), ("b", Some(3))]
         );
+    }
+
+    #[test]
+    fn a_copy_has_room_for_its_members_only() {
+        let map: Map = [("a", 1)].into_iter().collect();
+        assert_eq!(map.clone().0.capacity(), 1);
     }
 
     #[test]
