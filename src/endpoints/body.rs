@@ -11,6 +11,7 @@ use crate::apimachinery::codec::hex;
 use crate::apimachinery::codec::{cbor, json, protobuf, yaml};
 use crate::apimachinery::field::quote;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
+use crate::apimachinery::patch::json_type;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::request::Body;
@@ -213,22 +214,12 @@ enum Mismatch {
     Other(Status),
 }
 
-fn type_name(v: &Value) -> &'static str {
-    match v {
-        Value::Bool(_) => "bool",
-        Value::Int(_) | Value::Float(_) => "number",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-        _ => "string",
-    }
-}
-
 /// Upstream's text for a document that is no object, in which version and kind are looked for.
 pub(crate) fn no_type_meta(document: &Value) -> String {
     format!(
         "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion \
          string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-        type_name(document)
+        json_type(document)
     )
 }
 
@@ -245,7 +236,7 @@ fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Re
             return Err(Mismatch::Unrecognized(format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{key} of \
                  type string",
-                type_name(v)
+                json_type(v)
             )));
         }
     }

@@ -163,12 +163,20 @@ async fn checked(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        let ttl = store.strategy.rules().ttl_seconds;
+        let rules = store.strategy.rules();
         let mut draft = meta::draft(resource, object);
-        let completed = store.strategy.rules().completed_by_reads;
-        draft.incomplete = completed.is_some_and(|completed| completed(object));
+        draft.incomplete = rules.completed_by_reads.is_some_and(|completed| completed(object));
         let may_forget = options.manager.is_some();
-        match size_fallback::put(store, &key, Precondition::Absent, (object, draft), ttl, may_forget).await {
+        match size_fallback::put(
+            store,
+            &key,
+            Precondition::Absent,
+            (object, draft),
+            rules.ttl_seconds,
+            may_forget,
+        )
+        .await
+        {
             Ok(entry) => return Ok(Ok(ResultObject::Stored(entry))),
             Err(Error::Conflict(existing)) => existing,
             Err(e) => return Err(errors::write(&e, &resource.group_resource(), object.name())),

@@ -228,15 +228,12 @@ impl RestStrategy for SchemaStrategy {
         };
         errors.extend(self.inner.validate(object, change));
         // The registry reports a missing name; rules are not evaluated then, either.
-        let rules = match object.name() {
-            "" => {
-                let name = FieldPath::new("metadata").child("name");
-                let unnamed = ErrorList::from_iter([FieldError::required(&name, "")]);
-                self.schema.validate_rules(object, change.old(), &unnamed)
-            }
-            _ => self.schema.validate_rules(object, change.old(), &errors),
-        };
-        errors.extend(rules);
+        let unnamed = object.name().is_empty().then(|| {
+            let name = FieldPath::new("metadata").child("name");
+            ErrorList::from_iter([FieldError::required(&name, "")])
+        });
+        let known = unnamed.as_ref().unwrap_or(&errors);
+        errors.extend(self.schema.validate_rules(object, change.old(), known));
         errors
     }
 

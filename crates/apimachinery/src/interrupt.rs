@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoint_now_asks_at_once() {
+    fn checkpoint_now_evaluates_the_limit_at_once() {
         assert_eq!(run(after(0), checkpoint_now), Err(Interrupted));
         let long = "a".repeat(200 << 10);
         let read = || crate::codec::yaml::decode(long.as_bytes());

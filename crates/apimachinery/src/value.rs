@@ -41,6 +41,11 @@ pub struct Map(Vec<(Str, Value)>);
 
 static NULL: Value = Value::Null;
 
+/// Sorts members by key and keeps the order of those with the same key.
+pub(crate) fn sort_pairs(pairs: &mut [(Str, Value)]) {
+    pairs.sort_by(pausing(|a: &(Str, Value), b: &(Str, Value)| a.0.cmp(&b.0)));
+}
+
 // === impl Map ===
 
 impl Map {
@@ -54,7 +59,7 @@ impl Map {
         // Most input is sorted already, because encoders write sorted keys.
         if !pairs.windows(2).all(|w| w[0].0 < w[1].0) {
             // A stable sort keeps duplicates in source order, so "last wins" is "keep the last of each run".
-            pairs.sort_by(pausing(|a: &(Str, Value), b: &(Str, Value)| a.0.cmp(&b.0)));
+            sort_pairs(&mut pairs);
             pairs.dedup_by(|next, kept| {
                 let again = next.0 == kept.0;
                 if again {

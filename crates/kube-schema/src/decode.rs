@@ -191,6 +191,13 @@ fn dot(out: &mut String, name: &str) {
     out.push_str(name);
 }
 
+/// A struct's name with its package.
+fn go_struct(def: &TypeDef) -> String {
+    let mut parts = def.name.rsplit('.');
+    let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    format!("{package}.{name}")
+}
+
 /// The type name as Go's reflection prints it.
 fn go_type(ty: Ty) -> String {
     match ty {
@@ -206,11 +213,7 @@ fn go_type(ty: Ty) -> String {
         Ty::IntOrString => "intstr.IntOrString".into(),
         Ty::Any(FreeForm::RawExtension) => "runtime.RawExtension".into(),
         Ty::Any(_) | Ty::SchemaOr(_) => "interface {}".into(),
-        Ty::Struct(r) => {
-            let mut parts = r.get().name.rsplit('.');
-            let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-            format!("{package}.{name}")
-        }
+        Ty::Struct(r) => go_struct(r.get()),
         Ty::List(t) => format!("[]{}", go_type(*t)),
         Ty::Map(t) => format!("map[string]{}", go_type(*t)),
     }
@@ -224,8 +227,13 @@ struct Cx {
 }
 
 impl Cx {
-    fn mismatch(&mut self, at: &At<'_>, what: &str, go_type: &str) {
-        self.mismatch.get_or_insert_with(|| at.mismatch(what, go_type));
+    /// Records a value of a wrong type, described by `what`, if it is the first one.
+    fn mismatch(&mut self, at: &At<'_>, what: impl FnOnce() -> String, go_type: impl FnOnce() -> String) {
+        self.mismatch.get_or_insert_with(|| at.mismatch(&what(), &go_type()));
+    }
+
+    fn mismatch_of(&mut self, at: &At<'_>, ty: Ty, v: &Value) {
+        self.mismatch(at, || json_type(v).to_owned(), || go_type(ty));
     }
 
     fn unknown(&mut self, at: &At<'_>, key: &str) {
@@ -235,9 +243,7 @@ impl Cx {
 
     fn object(&mut self, def: &'static TypeDef, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
         let Value::Object(map) = v else {
-            let mut parts = def.name.rsplit('.');
-            let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-            self.mismatch(at, json_type(v), &format!("{package}.{name}"));
+            self.mismatch(at, || json_type(v).to_owned(), || go_struct(def));
             return Ok(());
         };
         if at.depth > MAX_DEPTH {
@@ -311,8 +317,8 @@ impl Cx {
             (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) | (Ty::Int64, Value::Int(_)) => Ok(()),
             (Ty::Int32, Value::Int(i)) if i32::try_from(*i).is_ok() => Ok(()),
             (Ty::Int32 | Ty::Int64, Value::Int(_) | Value::Float(_)) => {
-                let number = torana_apimachinery::codec::json::to_string(v);
-                self.mismatch(at, &format!("number {number}"), &go_type(ty));
+                let number = || format!("number {}", torana_apimachinery::codec::json::to_string(v));
+                self.mismatch(at, number, || go_type(ty));
                 Ok(())
             }
             (Ty::Float, Value::Int(_) | Value::Float(_)) => Ok(()),
@@ -345,7 +351,7 @@ impl Cx {
                     Ok(())
                 }
                 None => {
-                    self.mismatch(at, json_type(v), &go_type(ty));
+                    self.mismatch_of(at, ty, v);
                     Ok(())
                 }
             },
@@ -362,7 +368,7 @@ impl Cx {
             (Ty::Any(FreeForm::FieldsV1 | FreeForm::RawExtension | FreeForm::Json | FreeForm::Patch), _) => Ok(()),
             (Ty::SchemaOr(or), _) => self.schema_or(or, v, at),
             _ => {
-                self.mismatch(at, json_type(v), &go_type(ty));
+                self.mismatch_of(at, ty, v);
                 Ok(())
             }
         }
@@ -430,7 +436,9 @@ fn forget_in_object(def: &'static TypeDef, v: &mut Value) {
     }
 }
 
+/// Reads the object without its types, which is faster than finding none in [`forget_in_object`].
 fn has_empty_list(v: &Value) -> bool {
+    pause();
     match v {
         Value::Array(items) => items.is_empty() || items.iter().any(has_empty_list),
         Value::Object(map) => map.values().any(has_empty_list),

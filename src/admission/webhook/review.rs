@@ -7,6 +7,7 @@ use crate::apimachinery::codec::json;
 use crate::apimachinery::field::quote;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::patch::json_type;
 use crate::apimachinery::value::{Map, Value};
 
 #[cfg(test)]
@@ -298,7 +299,7 @@ pub fn answer(version: Version, uid: &str, mutating: bool, body: &[u8]) -> Resul
 /// Refuses bodies that upstream's decoder does not convert to a review of this version.
 fn check_type(version: Version, review: &Value) -> Result<(), Undecodable> {
     let Value::Object(_) = review else {
-        return Err(Undecodable::NotObject(type_name(review)));
+        return Err(Undecodable::NotObject(json_type(review)));
     };
     let (api_version, kind) = (review.api_version(), ObjectView::kind(review));
     if api_version == "v1" && kind == "Status" {
@@ -432,19 +433,8 @@ fn check(
     }
 }
 
-const fn type_name(v: &Value) -> &'static str {
-    match v {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-        _ => "number",
-    }
-}
-
 fn mistyped(field: &str, v: &Value, wanted: &'static str) -> Undecodable {
-    mistyped_as(field, type_name(v).to_owned(), wanted)
+    mistyped_as(field, json_type(v).to_owned(), wanted)
 }
 
 fn mistyped_as(field: &str, got: String, wanted: &'static str) -> Undecodable {

@@ -41,7 +41,7 @@ fn stamp(new: &mut Value, old: &Value) {
 
 /// Resets the conditions of one of the approver's types to the stored ones, if the update has as many of them. With
 /// other numbers, validation rejects the update.
-fn keep_answers(new: &mut Value, old: &Value, answer: &str) {
+fn keep_approvals(new: &mut Value, old: &Value, answer: &str) {
     let is_answer = |c: &&Value| c.str_at(&["type"]) == answer;
     let stored = || old.at(&["status", "conditions"]).items().iter().filter(is_answer);
     let sent = new.at(&["status", "conditions"]).items().iter().filter(is_answer);
@@ -81,7 +81,7 @@ impl Strategy for Csr {
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         keep_all_but_status(new, old);
         for answer in ["Approved", "Denied"] {
-            keep_answers(new, old, answer);
+            keep_approvals(new, old, answer);
         }
         stamp(new, old);
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn status_keeps_answers_only_of_the_same_number() {
+    fn status_update_keeps_approvals_if_their_number_is_unchanged() {
         let old = json!({"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r"}]}});
         let kind_of = |sent: Value| {
             let mut new = json!({"status": {"conditions": [sent]}});
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_of_conditions_come_from_approvals() {
+    fn only_approvals_own_conditions() {
         assert_eq!(Csr.reset_fields("approval"), Approval.reset_fields("approval"));
         assert!(!Csr.reset_fields("approval").contains(&"status.conditions"));
         assert!(Csr.reset_fields("status").contains(&"status.conditions"));

@@ -159,7 +159,7 @@ mod tests {
     use crate::registry::strategy::Strategy;
 
     #[test]
-    fn limit_ranges_are_named_if_they_are_not() {
+    fn unnamed_limit_ranges_get_a_generated_name() {
         let named = |mut v: Value| {
             Strategy::prepare_create(&LIMIT_RANGE, &mut v);
             v.name().to_owned()

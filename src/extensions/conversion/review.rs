@@ -4,6 +4,7 @@ use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldPath, aggregate, quote};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::patch::go_type;
 use crate::apimachinery::validation::meta::{validate_annotations, validate_labels};
 use crate::apimachinery::value::Value;
 
@@ -263,17 +264,4 @@ fn restored(original: &Value, converted: &Value) -> Result<Value, Unacceptable> 
         metadata.set(&[part], after.clone());
     }
     Ok(metadata)
-}
-
-/// The Go type of a decoded value, which upstream's messages show.
-fn go_type(v: &Value) -> &'static str {
-    match v {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-        _ => "float64",
-    }
 }

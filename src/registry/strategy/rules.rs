@@ -21,8 +21,7 @@ pub struct Rules {
     /// The time to live of stored objects in seconds (events).
     pub ttl_seconds: Option<u64>,
     /// True if validating an object may take long, however small it is: it has CEL rules, or consists of
-    /// expressions to compile. Such writes run on the compute
-    /// pool.
+    /// expressions to compile. Such writes run on the compute pool.
     pub costly_validation: bool,
 }
 

@@ -39,7 +39,7 @@ fn unknown_fields_are_reported_by_path_and_dropped() {
 }
 
 #[test]
-fn a_refusing_parser_goes_before_a_wrong_type() {
+fn parse_errors_precede_type_mismatches() {
     let container = json!({"name": 1, "resources": {"requests": {"cpu": "abc"}}});
     let pod = json!({"metadata": "x", "spec": {"containers": [container]}});
     assert!(error("", "v1", "Pod", pod).starts_with("quantities must match"));
@@ -51,7 +51,7 @@ fn a_refusing_parser_goes_before_a_wrong_type() {
 }
 
 #[test]
-fn storage_forgets_empty_lists() {
+fn empty_lists_are_stored_as_null() {
     let stored = |group, kind, v| {
         let def = by_gvk(group, "v1", kind).expect("a built-in kind");
         let (mut v, _) = decode(group, "v1", kind, v).expect("types fit");

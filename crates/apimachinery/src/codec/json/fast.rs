@@ -6,8 +6,7 @@
 use super::projection::{splat, zero_bytes};
 use super::sizes::Sizes;
 use super::{MAX_DEPTH, Origin};
-use crate::interrupt::pausing;
-use crate::value::{Map, Str, Value};
+use crate::value::{Map, Str, Value, sort_pairs};
 
 /// Decodes a text; `None` if it is outside the subset or malformed.
 pub(super) fn decode(text: &str, origin: Origin) -> Option<Value> {
@@ -126,7 +125,7 @@ impl Reader<'_> {
             }
         }
         if !sorted {
-            pairs.sort_by(pausing(|a: &(Str, Value), b: &(Str, Value)| a.0.cmp(&b.0)));
+            sort_pairs(&mut pairs);
             // Duplicate keys: the general decoder reports them.
             if pairs.windows(2).any(|w| w[0].0 == w[1].0) {
                 return None;

@@ -1,5 +1,5 @@
-//! The parser's input. It passes checkpoints, because the parser reads a whole flow collection (`[…]`), of megabytes if a
-//! client so wishes, before it emits the first event.
+//! The parser's input. It passes checkpoints, because the parser may read megabytes before it emits an event: a scalar, or a
+//! flow collection (`[…]`) that could turn out to be a key.
 
 use crate::interrupt::checkpoint;
 use saphyr_parser::{Input, StrInput};
