@@ -12,7 +12,7 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const WRITERS: usize = 16;
@@ -194,6 +194,26 @@ async fn reads(target: &Target) -> Result<Vec<Sample>, String> {
     joined.map_err(|_| "the readers ended".to_owned())?
 }
 
+/// Two loops of low priority that yield as often as the gateway's pool does, without a gateway: what the
+/// machine alone adds to the reads when both cores are busy. Returns when `stop` is set.
+fn busy_loops(stop: &Stop) -> Vec<std::thread::JoinHandle<()>> {
+    let spin = |stop: Stop| {
+        let _ = rustix::process::setpriority_process(None, 5);
+        while !stop.load(Ordering::Relaxed) {
+            let until = Instant::now() + Duration::from_micros(300);
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            std::thread::yield_now();
+        }
+    };
+    let start = |_| {
+        let stop = stop.clone();
+        std::thread::spawn(move || spin(stop))
+    };
+    (0..2).map(start).collect()
+}
+
 pub(super) async fn writes(torana: &Path, dir: &Path, r: &mut Report) -> Result<(), String> {
     let g = start(torana, dir, free_port()?).await?;
     let named = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
@@ -205,6 +225,7 @@ pub(super) async fn writes(torana: &Path, dir: &Path, r: &mut Report) -> Result<
     let all = Arc::new(bodies());
     reads(&g.target).await?;
     let (mut ratios, mut quiet_p99, mut busy_p99, mut failures) = (vec![], vec![], vec![], 0);
+    let mut control_p99 = vec![];
     let answers = Arc::new(AtomicU64::new(0));
     // Phases alternate, because the machines are noisy.
     for _ in 0..3 {
@@ -214,6 +235,13 @@ pub(super) async fn writes(torana: &Path, dir: &Path, r: &mut Report) -> Result<
         let (busy, bad) = paced::percentile(&reads(&g.target).await?, 0.99);
         stop.store(true, Ordering::Relaxed);
         let _ = tokio::task::spawn_blocking(move || writers.join()).await;
+        let stop = Stop::default();
+        let loops = busy_loops(&stop);
+        control_p99.push(paced::percentile(&reads(&g.target).await?, 0.99).0);
+        stop.store(true, Ordering::Relaxed);
+        for busy in loops {
+            let _ = tokio::task::spawn_blocking(move || busy.join()).await;
+        }
         ratios.push(busy / quiet);
         quiet_p99.push(quiet);
         busy_p99.push(busy);
@@ -221,10 +249,11 @@ pub(super) async fn writes(torana: &Path, dir: &Path, r: &mut Report) -> Result<
     }
     let peak = g.server.peak_mb();
     let text = format!(
-        "median of 3 turns: {:.1} ms quiet, {:.1} ms while they write, at 500 reads/s; {failures} reads failed, {} writes answered, \
-         {peak:.0} MB at the peak",
+        "median of 3 turns: {:.1} ms quiet, {:.1} ms while they write, {:.1} ms while nobody writes and two loops of low \
+         priority keep the cores busy, at 500 reads/s; {failures} reads failed, {} writes answered, {peak:.0} MB at the peak",
         super::black_holes::median(quiet_p99),
         super::black_holes::median(busy_p99),
+        super::black_holes::median(control_p99),
         answers.load(Ordering::Relaxed)
     );
     let name = "p99 of small GETs while 16 clients write 3 MB objects of the worst kinds";
