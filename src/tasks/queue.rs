@@ -196,7 +196,12 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
                 Ok(()) if self.failures(&item) == failures => self.forget(&item),
                 Ok(()) => {}
                 Err(error) => {
-                    tracing::debug!(queue = name, %item, %error, "an item is retried");
+                    let failures = failures + 1;
+                    if is_reported(failures) {
+                        tracing::warn!(queue = name, %item, failures, %error, "an item keeps failing and is retried");
+                    } else {
+                        tracing::debug!(queue = name, %item, %error, "an item is retried");
+                    }
                     self.add_rate_limited(item.clone());
                 }
             }
@@ -302,9 +307,21 @@ impl<T> Clone for WorkQueue<T> {
     }
 }
 
+/// Whether the n-th failure in a row is worth a warning. The first ones are usually conflicts, which the next
+/// attempt resolves; later ones are reported ever more seldom, since an item may fail for days.
+fn is_reported(failures: u32) -> bool {
+    failures >= 4 && failures.is_power_of_two()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lasting_failures_are_reported_ever_more_seldom() {
+        let reported: Vec<u32> = (1..=40).filter(|n| is_reported(*n)).collect();
+        assert_eq!(reported, [4, 8, 16, 32]);
+    }
     use crate::telemetry::Telemetry;
 
     fn queue() -> WorkQueue<&'static str> {
