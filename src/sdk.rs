@@ -194,6 +194,7 @@ impl ApiServerBuilder {
             engine.resource(ResourceConfig {
                 prefix: prefix.clone(),
                 fields: None,
+                compressed: false,
             })
         };
         let admission: Arc<dyn Admission> = Arc::new(AdmitAll);

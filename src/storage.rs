@@ -17,6 +17,7 @@ pub(crate) mod entry;
 pub(crate) mod etcd;
 pub(crate) mod interface;
 mod large;
+pub(crate) mod stored_json;
 pub(crate) mod transform;
 mod undecodable;
 mod version_place;

@@ -175,7 +175,8 @@ impl ObjectLookup {
         marks: &'static [&'static str],
     ) -> Result<Vec<Value>> {
         let has = move |entry: &Entry| {
-            let text = std::str::from_utf8(&entry.json).unwrap_or_default();
+            let json = entry.json();
+            let text = std::str::from_utf8(&json).unwrap_or_default();
             marks.iter().any(|mark| text.contains(mark))
         };
         let Some(storage) = self.0.storage(group, resource) else {

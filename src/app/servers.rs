@@ -75,6 +75,7 @@ pub(crate) async fn control_plane(
         let config = ResourceConfig {
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
+            compressed: row.compressed,
         };
         store.resource(&row.group_resource(), config, convert_stored(row))
     };

@@ -97,6 +97,7 @@ impl SharedTrust {
         let storage = stores.internal(ResourceConfig {
             prefix: PREFIX.to_owned(),
             fields: None,
+            compressed: false,
         });
         let (records, feed) = Informer::new(storage.clone(), |entry: &Entry| TrustRecord::from_entry(entry));
         let longest_token = match account.max_expiration {

@@ -240,6 +240,7 @@ impl custom_resources::Storages for Stores {
         let config = ResourceConfig {
             prefix: custom_resources::prefix(resource),
             fields: None,
+            compressed: false,
         };
         // Custom resources are converted where they are served.
         self.resource(resource, config, Arc::new(|_| Ok(false)))

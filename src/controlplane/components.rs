@@ -49,7 +49,7 @@ async fn status(probe: &dyn Probe) -> Arc<Entry> {
     Arc::new(Entry {
         key: probe.name().into(),
         revision: Revision::default(),
-        json: draft.json,
+        json: draft.json.into(),
         version_span: (draft.version_at, 0),
         managed_span: draft.managed_span,
         labels: draft.labels,

@@ -61,6 +61,7 @@ impl GroupVersionBuilder {
             selectable: None,
             deprecation: None,
             unstructured: false,
+            compressed: false,
             returns_deleted: false,
             unconditional_update: true,
             meta_checks: metadata::checks(self.group, kind),
@@ -101,6 +102,12 @@ impl ResourceBuilder {
     /// As [`Self::strategy`], for a strategy that is used elsewhere too.
     pub(crate) fn shared_strategy(mut self, strategy: Arc<dyn RestStrategy>) -> Self {
         self.0.strategy = strategy;
+        self
+    }
+
+    /// The storage keeps large objects compressed in memory.
+    pub(crate) fn compressed(mut self) -> Self {
+        self.0.compressed = true;
         self
     }
 

@@ -81,6 +81,7 @@ fn running_with(config: Config) -> Running {
         Backing::Stored { prefix } => engine.resource(ResourceConfig {
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
+            compressed: false,
         }),
         _ => unreachable!("only stored rows are asked for a storage"),
     };
@@ -206,6 +207,7 @@ async fn service_allocations_survive_a_restart() {
         Backing::Stored { prefix } => r.engine.resource(ResourceConfig {
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
+            compressed: false,
         }),
         _ => unreachable!("only stored rows are asked for a storage"),
     };
@@ -239,6 +241,7 @@ async fn gateways_on_one_store_never_hand_out_a_node_port_twice() {
         Backing::Stored { prefix } => r.engine.resource(ResourceConfig {
             prefix: prefix.clone(),
             fields: row.selectable.as_ref().map(|s| s.extract.clone()),
+            compressed: false,
         }),
         _ => unreachable!("only stored rows are asked for a storage"),
     };
@@ -291,6 +294,7 @@ async fn gateways_on_one_store_never_hand_out_a_node_port_twice() {
     let record = r.engine.resource(ResourceConfig {
         prefix: "/registry/ranges/".to_owned(),
         fields: None,
+        compressed: false,
     });
     let record = record
         .get("servicenodeports", crate::storage::MinRevision::Latest)

@@ -284,6 +284,8 @@ pub struct Resource {
     /// Lists have the shape of upstream's unstructured lists: items carry `apiVersion` and `kind`, and the
     /// metadata always has `continue`. True for custom resources.
     pub(crate) unstructured: bool,
+    /// The storage keeps large objects compressed in memory: they are numerous, and few of them are read.
+    pub(crate) compressed: bool,
     /// A delete returns the deleted object instead of a Status.
     pub(crate) returns_deleted: bool,
     /// An update may omit resourceVersion.

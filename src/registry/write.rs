@@ -113,7 +113,7 @@ impl ResultObject {
     /// The object encoded as JSON.
     pub(crate) fn bytes(&self) -> Bytes {
         match self {
-            Self::Stored(e) => e.json.clone(),
+            Self::Stored(e) => e.json().into_owned(),
             Self::Tree(v) => crate::api::json::to_vec(v).into(),
         }
     }
@@ -124,6 +124,11 @@ impl ResultObject {
             Self::Stored(e) => e.json.len(),
             Self::Tree(_) => 0,
         }
+    }
+
+    /// True if [`bytes`](Self::bytes) has to decompress the object.
+    pub(crate) fn is_compressed(&self) -> bool {
+        matches!(self, Self::Stored(e) if e.json.is_compressed())
     }
 
     /// The object as a tree.

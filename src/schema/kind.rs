@@ -25,7 +25,14 @@ pub(crate) struct KindSchema {
     gvk: GroupVersionKind,
     schema: Arc<StructuralSchema>,
     /// The schema as it was given, encoded to save memory; it is only decoded for publishing.
-    source: Bytes,
+    source: Source,
+}
+
+/// A schema as it was given, as JSON.
+enum Source {
+    Given(Bytes),
+    /// Read each time it is needed, which is seldom.
+    Read(Box<dyn Fn() -> Bytes + Send + Sync>),
 }
 
 impl KindSchema {
@@ -41,20 +48,35 @@ impl KindSchema {
         Ok(Self {
             gvk,
             schema: Arc::new(StructuralSchema::parse_at(schema, path)?),
-            source: json::to_vec(schema).into(),
+            source: Source::Given(json::to_vec(schema).into()),
         })
     }
 
     /// A kind with a schema that was compiled before, from this JSON. Both are shared, so that kinds and
     /// versions with equal schemas cost the memory of one.
     pub(crate) fn shared(gvk: GroupVersionKind, schema: Arc<StructuralSchema>, source: Bytes) -> Self {
-        Self { gvk, schema, source }
+        Self {
+            gvk,
+            schema,
+            source: Source::Given(source),
+        }
     }
 
     /// A kind of which only the schema is published: objects are neither pruned nor validated. Costs no
-    /// compilation.
-    pub(crate) fn published(gvk: GroupVersionKind, source: Bytes) -> Self {
-        Self::shared(gvk, Arc::new(StructuralSchema::of(Node::default())), source)
+    /// compilation, and no memory for the schema: `source` reads its JSON when the document is written.
+    pub(crate) fn published(gvk: GroupVersionKind, source: impl Fn() -> Bytes + Send + Sync + 'static) -> Self {
+        Self {
+            gvk,
+            schema: Arc::new(StructuralSchema::of(Node::default())),
+            source: Source::Read(Box::new(source)),
+        }
+    }
+
+    fn source(&self) -> Bytes {
+        match &self.source {
+            Source::Given(source) => source.clone(),
+            Source::Read(read) => read(),
+        }
     }
 
     /// Compiles the schema of a kind from JSON that was accepted before.
@@ -69,7 +91,7 @@ impl KindSchema {
 
     /// A hash of the source.
     pub(crate) fn fingerprint(&self) -> u64 {
-        let sum = digest::digest(&digest::SHA256, &self.source);
+        let sum = digest::digest(&digest::SHA256, &self.source());
         let first = sum.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
         u64::from_le_bytes(*first)
     }
@@ -141,7 +163,7 @@ impl Schema for KindSchema {
     }
 
     fn openapi(&self, dialect: Dialect) -> Option<Value> {
-        let source = json::decode(&self.source).expect("encoded by this type");
+        let source = json::decode(&self.source()).expect("encoded by this type");
         Some(openapi::component(source, &self.gvk, dialect))
     }
 }

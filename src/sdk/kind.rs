@@ -157,6 +157,7 @@ impl Kind {
             selectable: None,
             deprecation: None,
             unstructured: false,
+            compressed: false,
             returns_deleted: false,
             unconditional_update: false,
             meta_checks: MetaChecks::AGAINST_OLD.any_finalizers(),

@@ -47,6 +47,8 @@ pub struct ResourceConfig {
     /// Extracts the selectable fields. `None` if the resource has none: loading then needs no decoding for
     /// them.
     pub fields: Option<SelectableFields>,
+    /// Keeps large objects compressed in memory, for resources whose objects are numerous and rarely read.
+    pub compressed: bool,
 }
 
 /// Statistics of one watch cache.

@@ -44,7 +44,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
-pub(crate) use super::backend::{ResourceConfig, SelectableFields};
+pub(crate) use super::backend::ResourceConfig;
 pub use error::OpenError;
 pub(crate) use lock::DirectoryLock;
 pub(crate) use stats::Stats;

@@ -4,12 +4,14 @@
 use super::encoding_cache::CachedEncodings;
 use super::interface::Revision;
 use super::large;
+use super::stored_json::{CompressedDraft, StoredJson};
 use super::version_place::VersionPlace;
 use crate::api::json::{Shape, encode_as, members};
 use crate::apimachinery::codec::json as codec;
 use crate::apimachinery::codec::json::projection::{self, Mask, UnexpectedEncoding};
 use crate::apimachinery::value::{Str, Value};
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A stored object. Immutable; shared by the cache, list responses and watch events.
@@ -20,7 +22,7 @@ pub struct Entry {
     /// The revision of the write that produced this state: the object's resourceVersion.
     pub revision: Revision,
     /// The JSON encoding in the storage version, including `metadata.resourceVersion`.
-    pub json: Bytes,
+    pub(crate) json: StoredJson,
     /// Offset and length, in `json`, of the `"resourceVersion":"…"` member and the comma that goes with it: the one after
     /// it, or before it if it is the last member.
     pub version_span: (u32, u32),
@@ -73,6 +75,8 @@ pub struct Draft {
     pub version_at: u32,
     /// As [`Entry::managed_span`].
     pub managed_span: (u32, u32),
+    /// `json` in the form in which the entry keeps it in memory, if that is compressed.
+    pub(crate) compressed: Option<CompressedDraft>,
     /// Labels, sorted by key.
     pub labels: Box<[(Str, Str)]>,
     /// Selectable fields, sorted by name.
@@ -119,25 +123,32 @@ impl Entry {
             .map(|(k, v)| size_of::<(Str, Str)>() + heap_bytes(k) + heap_bytes(v))
             .sum();
         // 16: the reference counts of the `Arc` around the entry.
-        size_of::<Self>() + 16 + self.key.len() + self.json.len() + pairs
+        size_of::<Self>() + 16 + self.key.len() + self.json.resident() + pairs
+    }
+
+    /// The JSON encoding in the storage version, including `metadata.resourceVersion`. Constant time, except for
+    /// resources whose objects are [kept compressed](StoredJson).
+    pub fn json(&self) -> Cow<'_, Bytes> {
+        self.json.bytes()
     }
 
     /// Decodes the object. Stored bytes always decode: a damaged store is refused when it is opened.
     pub fn decode(&self) -> Value {
-        codec::decode(&self.json).expect("stored bytes were encoded by this crate and checked on load")
+        codec::decode(&self.json()).expect("stored bytes were encoded by this crate and checked on load")
     }
 
     /// Decodes the parts that `mask` selects; may return more.
     pub fn decode_parts(&self, mask: &Mask) -> Value {
-        projection::read(&self.json, mask).unwrap_or_else(|UnexpectedEncoding| self.decode())
+        projection::read(&self.json(), mask).unwrap_or_else(|UnexpectedEncoding| self.decode())
     }
 
     /// Returns the encoding without the resourceVersion, as it was in [`Draft::json`].
     pub fn unversioned(&self) -> Vec<u8> {
         let (at, len) = (self.version_span.0 as usize, self.version_span.1 as usize);
-        let mut out = Vec::with_capacity(self.json.len() - len);
-        out.extend_from_slice(&self.json[..at]);
-        out.extend_from_slice(&self.json[at + len..]);
+        let json = self.json();
+        let mut out = Vec::with_capacity(json.len() - len);
+        out.extend_from_slice(&json[..at]);
+        out.extend_from_slice(&json[at + len..]);
         out
     }
 
@@ -150,6 +161,7 @@ impl Entry {
                 (at, len) if at > self.version_span.0 => (at - self.version_span.1, len),
                 before => before,
             },
+            compressed: self.json.compressed_draft().cloned(),
             labels: self.labels.clone(),
             fields: self.fields.clone(),
             incomplete: self.stale,
@@ -213,10 +225,17 @@ impl Draft {
             json: out.into(),
             version_at: place.found() as u32,
             managed_span,
+            compressed: None,
             labels: labels.into(),
             fields: fields.into(),
             incomplete: false,
         }
+    }
+
+    /// Keeps the entry's encoding compressed in memory, if it is large enough to gain. Takes some 4 µs per
+    /// kilobyte.
+    pub(crate) fn compress(&mut self) {
+        self.compressed = CompressedDraft::new(&self.json);
     }
 
     /// Inserts the resourceVersion that the commit assigned.
@@ -228,10 +247,14 @@ impl Draft {
             (Some(b'}'), _) => format!(",\"resourceVersion\":\"{}\"", revision.0),
             _ => format!("\"resourceVersion\":\"{}\",", revision.0),
         };
+        let member = member.as_bytes();
         Entry {
             key: key.into(),
             revision,
-            json: large::join(&[&self.json[..at], member.as_bytes(), &self.json[at..]]),
+            json: match self.compressed {
+                Some(draft) => StoredJson::compressed(draft, at, member),
+                None => large::join(&[&self.json[..at], member, &self.json[at..]]).into(),
+            },
             version_span: (self.version_at, member.len() as u32),
             managed_span: match self.managed_span {
                 (_, 0) => (0, 0),
@@ -275,7 +298,7 @@ mod tests {
         assert_eq!(e.managed_span, (0, 0));
         let managed = |e: &Entry| {
             let (at, len) = (e.managed_span.0 as usize, e.managed_span.1 as usize);
-            String::from_utf8_lossy(&e.json[at..at + len]).into_owned()
+            String::from_utf8_lossy(&e.json()[at..at + len]).into_owned()
         };
         let v = crate::json!({"metadata":{"labels":{"b":"1"},"managedFields":[{"manager":"m"}],"name":"a"}});
         let owned = Draft::new(&v, vec![]).into_entry("a", Revision(9));
@@ -287,7 +310,24 @@ mod tests {
                 .str_at(&["metadata", "resourceVersion"]),
             "43"
         );
+        let mut large = v.clone();
+        large.set(&["spec"], "x".repeat(10_000));
+        let (plain, mut draft) = (Draft::new(&large, vec![]), Draft::new(&large, vec![]));
+        draft.compress();
+        let (plain, compressed) = (plain.into_entry("a", Revision(9)), draft.into_entry("a", Revision(9)));
+        assert!(compressed.json.is_compressed() && compressed.footprint() < plain.footprint() / 10);
+        for (plain, compressed) in [
+            (&plain, &compressed),
+            (&plain.at_revision(Revision(10)), &compressed.at_revision(Revision(10))),
+        ] {
+            assert!(compressed.json.is_compressed());
+            assert_eq!(plain.json(), compressed.json());
+            assert_eq!(plain.json.len(), compressed.json.len());
+            assert_eq!(plain.unversioned(), compressed.unversioned());
+            assert_eq!(managed(plain), managed(compressed));
+            assert_eq!(plain.decode(), compressed.decode());
+        }
         let bare = Draft::new(&crate::json!({"metadata":{}}), vec![]).into_entry("a", Revision(1));
-        assert_eq!(&bare.json[..], br#"{"metadata":{"resourceVersion":"1"}}"#);
+        assert_eq!(&bare.json()[..], br#"{"metadata":{"resourceVersion":"1"}}"#);
     }
 }

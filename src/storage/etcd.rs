@@ -215,6 +215,7 @@ impl Cluster {
             decoder: Arc::new(Decoder {
                 prefix,
                 fields: config.fields,
+                compressed: config.compressed,
                 transform: hooks.transform.unwrap_or_else(Plain::shared),
                 metrics: hooks.metrics.clone(),
                 convert: hooks.convert,

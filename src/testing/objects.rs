@@ -176,6 +176,7 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
         engine.resource(ResourceConfig {
             prefix: prefix.clone(),
             fields: None,
+            compressed: false,
         })
     };
     let admission: Arc<dyn Admission> = Arc::new(AdmitAll);

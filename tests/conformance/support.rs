@@ -138,6 +138,7 @@ pub(crate) fn config(name: &str) -> ResourceConfig {
     ResourceConfig {
         prefix: format!("/registry/{name}/"),
         fields: None,
+        compressed: false,
     }
 }
 

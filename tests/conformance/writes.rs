@@ -25,7 +25,7 @@ pub(crate) async fn a_created_object_is_read_back(b: Backend) {
         MinRevision::AtLeast(made.revision),
     ] {
         let read = s.get("ns/a", min).await.unwrap().unwrap();
-        assert_eq!(read.json, made.json);
+        assert_eq!(read.json(), made.json());
         assert_eq!(read.decode().str_at(&["metadata", "resourceVersion"]), "2");
     }
     assert_eq!((s.count(), s.revision()), (1, Revision(2)));

@@ -65,7 +65,7 @@ impl Admission for NamespaceLifecycle {
             return Err(Status::not_found(&namespaces(), name));
         };
         // Runs on every namespaced create: decode only if the word occurs in the encoding.
-        if attributes.operation != Operation::Create || !mentions(&entry.json, "Terminating") {
+        if attributes.operation != Operation::Create || !mentions(&entry.json(), "Terminating") {
             return Ok(());
         }
         let namespace = entry.decode();

@@ -270,6 +270,7 @@ impl Graph {
         let storage: Arc<dyn Storage> = engine.resource(ResourceConfig {
             prefix: "/registry/none/".into(),
             fields: None,
+            compressed: false,
         });
         let me = Arc::new(Self {
             view: ArcSwap::from_pointee(view),

@@ -564,6 +564,7 @@ async fn acknowledged_writes_apply_to_the_next_decision() {
         engine.resource(ResourceConfig {
             prefix: format!("/registry/{plural}/"),
             fields: None,
+            compressed: false,
         })
     };
     let sources = Sources {

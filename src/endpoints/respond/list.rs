@@ -220,8 +220,8 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
     let shared = if size <= CHUNK { usize::MAX } else { SHARED };
     let typed = !resource.unstructured;
     let item = move |entry: &Entry, chunk: &mut Vec<u8>, pending: &mut VecDeque<Bytes>| {
-        let json = &entry.json;
-        let span = typed.then(|| left_out(json, entry.version_span.0 as usize, &first, &second));
+        let json = entry.json();
+        let span = typed.then(|| left_out(&json, entry.version_span.0 as usize, &first, &second));
         let parts = match span.flatten() {
             Some([a, b]) => [0..a.start, a.end..b.start, b.end..json.len()],
             None => [0..json.len(), 0..0, 0..0],

@@ -50,7 +50,8 @@ impl Rows<'_> {
     /// Appends the encoded row. An embedded object of at least `shared` bytes is not copied: its stored
     /// bytes, and what follows them, are queued in `pieces`, to be sent after `out`.
     pub(crate) fn write_sharing(self, entry: &Entry, out: &mut Vec<u8>, pieces: &mut VecDeque<Bytes>, shared: usize) {
-        let Ok((object, metadata)) = survey(entry, &table::reads(self.resource)) else {
+        let stored = entry.json();
+        let Ok((object, metadata)) = survey(entry, &stored, &table::reads(self.resource)) else {
             return json::encode_as(Shape::table_row(), &self.tree(entry), out);
         };
         out.extend_from_slice(b"{\"cells\":[");
@@ -69,13 +70,13 @@ impl Rows<'_> {
         out.extend_from_slice(b",\"object\":");
         match self.include {
             Include::None => out.extend_from_slice(b"null"),
-            Include::Metadata => splice_partial(self.resource, entry, &metadata, self.version, out),
-            Include::Object if entry.json.len() >= shared => {
-                pieces.push_back(entry.json.clone());
+            Include::Metadata => splice_partial(self.resource, entry, &stored[..], &metadata, self.version, out),
+            Include::Object if stored.len() >= shared => {
+                pieces.push_back(stored.into_owned());
                 pieces.push_back(Bytes::from_static(b"}"));
                 return;
             }
-            Include::Object => out.extend_from_slice(&entry.json),
+            Include::Object => out.extend_from_slice(&stored),
         }
         out.push(b'}');
     }
@@ -105,22 +106,30 @@ fn list_metadata(entry: &Entry) -> Map {
 
 /// Appends encoded PartialObjectMetadata.
 pub(crate) fn write_partial(resource: &Resource, entry: &Entry, version: &str, out: &mut Vec<u8>) {
-    match survey(entry, &Mask::Members(Vec::new())) {
-        Ok((_, metadata)) => splice_partial(resource, entry, &metadata, version, out),
+    let stored = entry.json();
+    match survey(entry, &stored, &Mask::Members(Vec::new())) {
+        Ok((_, metadata)) => splice_partial(resource, entry, &stored[..], &metadata, version, out),
         Err(UnexpectedEncoding) => json::encode(&partial::of_entry(resource, entry, version), out),
     }
 }
 
-fn splice_partial(resource: &Resource, entry: &Entry, metadata: &Metadata, version: &str, out: &mut Vec<u8>) {
+fn splice_partial(
+    resource: &Resource,
+    entry: &Entry,
+    stored: &[u8],
+    metadata: &Metadata,
+    version: &str,
+    out: &mut Vec<u8>,
+) {
     let fields = resource.strategy.rules().wire_annotations;
     // The metadata of custom resources is stored sorted, and served in the order of the struct.
-    if resource.unstructured || !fields.is_empty() && metadata.annotated(&entry.json, fields) {
+    if resource.unstructured || !fields.is_empty() && metadata.annotated(stored, fields) {
         return json::encode(&partial::of_entry(resource, entry, version), out);
     }
     out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
     out.extend_from_slice(version.as_bytes());
     out.extend_from_slice(b"\",\"metadata\":");
-    out.extend_from_slice(&entry.json[metadata.start..metadata.end]);
+    out.extend_from_slice(&stored[metadata.start..metadata.end]);
     out.push(b'}');
 }
 
@@ -137,7 +146,12 @@ struct Metadata {
 impl Metadata {
     /// Locates the members of the metadata at the cursor, and decodes those selected by the mask. Moves the
     /// cursor past it.
-    fn find(cursor: &mut Cursor<'_>, entry: &Entry, mask: &Mask) -> Result<(Self, Value), UnexpectedEncoding> {
+    fn find(
+        cursor: &mut Cursor<'_>,
+        entry: &Entry,
+        stored: &[u8],
+        mask: &Mask,
+    ) -> Result<(Self, Value), UnexpectedEncoding> {
         let start = cursor.offset();
         cursor.enter()?;
         let (managed_at, managed_len) = (entry.managed_span.0 as usize, entry.managed_span.1 as usize);
@@ -160,7 +174,7 @@ impl Metadata {
         };
         let members = match mask {
             Mask::Members(_) => Value::Object(Map::from_pairs(members)),
-            mask => Cursor::at(&entry.json, start).read(mask)?,
+            mask => Cursor::at(stored, start).read(mask)?,
         };
         Ok((found, members))
     }
@@ -186,21 +200,21 @@ impl Metadata {
 
 /// Decodes the parts of an object selected by the mask, and locates its metadata. Stops once everything has
 /// been found.
-fn survey(entry: &Entry, mask: &Mask) -> Result<(Value, Metadata), UnexpectedEncoding> {
+fn survey(entry: &Entry, stored: &[u8], mask: &Mask) -> Result<(Value, Metadata), UnexpectedEncoding> {
     let none = Mask::Members(Vec::new());
     let Mask::Members(wanted) = mask else {
-        let (_, metadata) = survey(entry, &none)?;
-        return Ok((projection::read(&entry.json, mask)?, metadata));
+        let (_, metadata) = survey(entry, stored, &none)?;
+        return Ok((projection::read(stored, mask)?, metadata));
     };
     let mut missing = wanted.len() + usize::from(mask.member(b"metadata").is_none());
     let (mut members, mut metadata) = (Vec::with_capacity(wanted.len()), None);
-    let mut cursor = Cursor::at(&entry.json, 0);
+    let mut cursor = Cursor::at(stored, 0);
     cursor.enter()?;
     while missing > 0 {
         let Some(key) = cursor.key()? else { break };
         let wanted = mask.member(key);
         if key == b"metadata" {
-            let (found, value) = Metadata::find(&mut cursor, entry, wanted.map_or(&none, |(_, mask)| mask))?;
+            let (found, value) = Metadata::find(&mut cursor, entry, stored, wanted.map_or(&none, |(_, mask)| mask))?;
             metadata = Some(found);
             members.extend(wanted.map(|(name, _)| (name.clone(), value)));
         } else if let Some((name, mask)) = wanted {
@@ -228,10 +242,10 @@ mod tests {
         let object = json!({"kind": "A", "metadata": {"managedFields": [{"manager": "m"}], "name": "a", "uid": "u"},
             "spec": {"a": 1, "b": 2}, "status": {"c": "\"}"}});
         let entry = Draft::new(&object, vec![]).into_entry("a", Revision(7));
-        let (found, metadata) = survey(&entry, &Mask::of(&["metadata.name", "spec.b"])).unwrap();
+        let (found, metadata) = survey(&entry, &entry.json(), &Mask::of(&["metadata.name", "spec.b"])).unwrap();
         assert_eq!(found, json!({"metadata": {"name": "a"}, "spec": {"b": 2}}));
         let want = r#"{"managedFields":[{"manager":"m"}],"name":"a","resourceVersion":"7","uid":"u"}"#;
-        assert_eq!(&entry.json[metadata.start..metadata.end], want.as_bytes());
+        assert_eq!(&entry.json()[metadata.start..metadata.end], want.as_bytes());
     }
 
     #[test]
@@ -247,7 +261,7 @@ mod tests {
             json!({"managedFields": [{"manager": "m"}], "name": "a", "resourceVersioN": "", "uid": "u"}),
         ] {
             let entry = entry(metadata);
-            assert_eq!(entry.json, json::to_vec(&entry.decode()));
+            assert_eq!(entry.json()[..], json::to_vec(&entry.decode()));
         }
     }
 }

@@ -89,6 +89,7 @@ pub(crate) fn row(
         selectable: None,
         deprecation: None,
         unstructured: false,
+        compressed: false,
         returns_deleted: false,
         unconditional_update: true,
         meta_checks: crate::registry::strategy::MetaChecks::BOTH,
@@ -137,6 +138,7 @@ pub(crate) async fn serve() -> Served {
     let config = |plural: &str| ResourceConfig {
         prefix: format!("/registry/{plural}/"),
         fields: None,
+        compressed: false,
     };
     let namespaces = engine.resource(config("namespaces"));
     let stores = StoreLookup::default();

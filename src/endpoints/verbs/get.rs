@@ -23,7 +23,7 @@ pub(crate) async fn get(call: Call) -> VerbResult {
             ResultObject::Stored(call.store().get(&call.cx.namespace, call.name(), min).await?)
         }
     };
-    if !negotiated.is_plain() && offload::is_heavy(written.stored_size()) {
+    if (!negotiated.is_plain() || written.is_compressed()) && offload::is_heavy(written.stored_size()) {
         let memory = written.stored_size() * 4;
         let reply = Reply::to(&call, negotiated);
         return offload::run_offloaded(memory, async move { reply.object(200, &written) }).await;

@@ -66,6 +66,7 @@ impl Served {
         let stored: Arc<dyn Storage> = engine.resource(ResourceConfig {
             prefix: "/registry/x.io/things/".to_owned(),
             fields: None,
+            compressed: false,
         });
         let telemetry = Telemetry::new();
         let metrics = ConversionMetrics::new(telemetry.registry());

@@ -295,7 +295,7 @@ mod tests {
             "spec": {"group": "x.io", "names": {"plural": "as"}}});
         tree.set(&["spec", "versions"], versions);
         Arc::new(Definition {
-            stored: to_vec(&tree).into(),
+            stored: bytes::Bytes::from(to_vec(&tree)).into(),
             ..Definition::from_value(&tree, 1)
         })
     }

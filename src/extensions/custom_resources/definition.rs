@@ -8,7 +8,7 @@ use crate::extensions::conversion::declarative;
 use crate::extensions::definitions::is_protected;
 use crate::extensions::naming::Names;
 use crate::storage::Entry;
-use bytes::Bytes;
+use crate::storage::stored_json::StoredJson;
 use std::sync::LazyLock;
 
 /// The parts that are read of every definition: everything but the schemas, which make up nearly all of it.
@@ -53,7 +53,7 @@ pub(crate) struct Definition {
     /// The finalizers.
     pub finalizers: Vec<Str>,
     /// The stored object; empty for a definition that was not read from storage.
-    pub stored: Bytes,
+    pub stored: StoredJson,
 }
 
 /// A version of a definition, without its schema.
@@ -136,18 +136,18 @@ impl Definition {
             protected: is_protected(v.str_at(&["spec", "group"])),
             deleting: v.is_being_deleted(),
             finalizers: v.finalizers().iter().map(|f| Str::new(f)).collect(),
-            stored: Bytes::new(),
+            stored: StoredJson::default(),
         }
     }
 
     /// The whole object, which takes long to decode if its schemas are large.
     pub(crate) fn tree(&self) -> Value {
-        json::decode(&self.stored).unwrap_or_default()
+        json::decode(&self.stored.bytes()).unwrap_or_default()
     }
 
     /// Reads parts of the stored object.
     pub(crate) fn read(&self, parts: &Mask) -> Value {
-        projection::read(&self.stored, parts).unwrap_or_else(|_| self.tree())
+        projection::read(&self.stored.bytes(), parts).unwrap_or_else(|_| self.tree())
     }
 
     /// A served version.
@@ -191,7 +191,7 @@ mod tests {
             format!(
                 "{:?}",
                 Definition {
-                    stored: Bytes::new(),
+                    stored: StoredJson::default(),
                     ..read.clone()
                 }
             ),

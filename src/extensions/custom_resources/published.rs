@@ -13,6 +13,7 @@ use crate::apimachinery::value::Value;
 use crate::interrupt::checkpoint;
 use crate::registry::{Resource, Schema};
 use crate::schema::KindSchema;
+use crate::storage::stored_json::StoredJson;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -37,7 +38,8 @@ pub(super) fn published<'d>(
         checkpoint();
         let (index, spec) = *specs.get(version.name.as_str())?;
         let gvk = GroupVersionKind::new(&definition.group, &version.name, definition.accepted.kind());
-        let kind = KindSchema::published(gvk, schema_text(definition, index));
+        let stored = definition.stored.clone();
+        let kind = KindSchema::published(gvk, move || schema_text(&stored, index));
         let mut resource = Resource {
             selectable: Some(selectable::of_version(spec, None)),
             ..outline(definition, version, Arc::new(kind))
@@ -51,18 +53,19 @@ pub(super) fn published<'d>(
 }
 
 /// The schema of a version, encoded. Usually that is a part of the stored definition.
-fn schema_text(definition: &Definition, index: usize) -> Bytes {
+fn schema_text(stored: &StoredJson, index: usize) -> Bytes {
     const SCHEMA: [&str; 2] = ["schema", "openAPIV3Schema"];
     let spec = Step::Member("spec");
-    let preserves = projection::locate(&definition.stored, &[spec, Step::Member("preserveUnknownFields")]);
+    let stored = stored.bytes();
+    let preserves = projection::locate(&stored, &[spec, Step::Member("preserveUnknownFields")]);
     let [schema, inner] = SCHEMA.map(Step::Member);
     let path = [spec, Step::Member("versions"), Step::Item(index), schema, inner];
-    if let (Ok(None), Ok(Some(range))) = (preserves, projection::locate(&definition.stored, &path))
-        && definition.stored[range.clone()] != *b"null"
+    if let (Ok(None), Ok(Some(range))) = (preserves, projection::locate(&stored, &path))
+        && stored[range.clone()] != *b"null"
     {
-        return definition.stored.slice(range);
+        return stored.slice(range);
     }
-    let tree = definition.tree();
+    let tree = json::decode(&stored).unwrap_or_default();
     let version = tree.at(&["spec", "versions"]).items().get(index);
     let schema = version.map_or(&Value::Null, |v| v.at(&SCHEMA));
     json::to_vec(&kept(tree.get("spec"), schema)).into()
@@ -79,12 +82,9 @@ mod tests {
         let text = |spec: Value, index: usize| {
             let mut tree = Value::object();
             tree.set(&["spec"], spec);
-            let definition = Definition {
-                stored: json::to_vec(&tree).into(),
-                ..Definition::from_value(&tree, 1)
-            };
-            let text = schema_text(&definition, index);
-            let within = definition.stored.as_ptr_range().contains(&text.as_ptr());
+            let stored = StoredJson::from(Bytes::from(json::to_vec(&tree)));
+            let text = schema_text(&stored, index);
+            let within = stored.bytes().as_ptr_range().contains(&text.as_ptr());
             (json::decode(&text).unwrap(), within)
         };
         let version = |schema: &Value| {

@@ -336,6 +336,7 @@ pub(super) fn outline(definition: &Definition, version: &Version, schema: Arc<dy
         strategy: Arc::new(Plain),
         deprecation: version.deprecated.then(|| deprecation(definition, version).into()),
         unstructured: true,
+        compressed: false,
         returns_deleted: false,
         unconditional_update: false,
         create_on_update: false,

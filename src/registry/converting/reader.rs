@@ -7,6 +7,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 use crate::storage::{Budget, Draft, EncodingKey, Entry, Error, EventType, Select};
 use crate::tasks::compute;
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -97,7 +98,7 @@ impl Reader {
     pub(crate) fn is_served_as_stored(&self, entry: &Entry) -> bool {
         match self.mark {
             Some(mark) => entry.shape.is(mark),
-            None => self.version().shape.is_none() && entry.json.starts_with(&self.head),
+            None => self.version().shape.is_none() && entry.json().starts_with(&self.head),
         }
     }
 
@@ -223,16 +224,17 @@ impl Reader {
     /// which nothing else changes.
     fn respelled(&self, stored: &Arc<Entry>) -> Option<Arc<Entry>> {
         let (_, head) = self.alike.iter().find(|(mark, _)| stored.shape.is(*mark))?;
-        if !stored.json.starts_with(head) {
+        let before = stored.json();
+        if !before.starts_with(head) {
             return None;
         }
         let make = || {
-            let mut json = Vec::with_capacity(stored.json.len() - head.len() + self.head.len());
+            let mut json = Vec::with_capacity(before.len() - head.len() + self.head.len());
             json.extend_from_slice(&self.head);
-            json.extend_from_slice(&stored.json[head.len()..]);
+            json.extend_from_slice(&before[head.len()..]);
             let moved = |at: u32| (at as usize - head.len() + self.head.len()) as u32;
             Entry {
-                json: json.into(),
+                json: Bytes::from(json).into(),
                 stale: true,
                 version_span: (moved(stored.version_span.0), stored.version_span.1),
                 managed_span: match stored.managed_span {

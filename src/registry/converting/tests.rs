@@ -60,6 +60,7 @@ fn stored() -> Stored {
     let storage = engine.resource(ResourceConfig {
         prefix: "/registry/things/".to_owned(),
         fields: None,
+        compressed: false,
     });
     Stored {
         engine,
@@ -282,7 +283,7 @@ async fn bytes_in_the_served_version_and_shape_are_served_as_they_are() {
     v.set(&["spec", "size"], 5i64);
     let put = write(&v1, "a", &v).await;
     let raw = stored.storage.get("a", MinRevision::Any).await.unwrap().unwrap();
-    assert_eq!(put.json.as_ptr(), raw.json.as_ptr());
+    assert_eq!(put.json().as_ptr(), raw.json().as_ptr());
     for _ in 0..2 {
         let got = v1.get("a", MinRevision::Any).await.unwrap().unwrap();
         assert!(Arc::ptr_eq(&got, &raw));
@@ -484,7 +485,7 @@ async fn respelling_the_version_gives_what_a_conversion_gives() {
         1,
         "the second one needs no conversion"
     );
-    assert_eq!(respelled.json, converted.json);
+    assert_eq!(respelled.json(), converted.json());
     assert_eq!(
         (respelled.version_span, respelled.managed_span, &respelled.labels),
         (converted.version_span, converted.managed_span, &converted.labels)

@@ -3,7 +3,7 @@
 
 use super::committer::Command;
 use super::disk::{Contents, Raw, RawEvent};
-use super::{ResourceConfig, ResourceStore, SelectableFields, Shared, load};
+use super::{ResourceConfig, ResourceStore, Shared, load};
 use crate::storage::cacher::{Cacher, CacherConfig, Initial, Snapshot};
 use crate::storage::transform::{ENCRYPTED, Plain, Transform};
 use crate::storage::{Entry, Error, Event, Revision};
@@ -33,24 +33,23 @@ fn take_prefix<V>(map: &mut BTreeMap<String, V>, prefix: &str) -> BTreeMap<Strin
 
 /// Parses stored values and remembers the first failure.
 struct Reader<'a> {
-    prefix: &'a str,
-    fields: Option<&'a SelectableFields>,
+    config: &'a ResourceConfig,
     transform: Option<&'a dyn Transform>,
     broken: Option<Error>,
 }
 
 impl Reader<'_> {
     fn entry(&mut self, own: &str, revision: u64, value: &Bytes) -> Option<Arc<Entry>> {
-        let key = || format!("{}{own}", self.prefix);
+        let key = || format!("{}{own}", self.config.prefix);
         let opened = match self.transform {
             None if !value.starts_with(ENCRYPTED) => Ok(None),
             None => Plain.open("", value.clone()).map(Some),
             Some(transform) => transform.open(&key(), value.clone()).map(Some),
         };
         let entry = match opened {
-            Ok(None) => load::entry(own, revision, value, self.fields),
+            Ok(None) => load::entry(own, revision, value, self.config),
             Ok(Some(opened)) => {
-                let mut entry = load::entry(own, revision, &opened.bytes, self.fields);
+                let mut entry = load::entry(own, revision, &opened.bytes, self.config);
                 entry.stale = opened.stale;
                 entry
             }
@@ -60,7 +59,7 @@ impl Reader<'_> {
                         key: key().into(),
                         source: Arc::new(source),
                     };
-                    tracing::error!(prefix = self.prefix, %error, "a resource cannot be read and is not served");
+                    tracing::error!(prefix = self.config.prefix, %error, "a resource cannot be read and is not served");
                     self.broken = Some(error);
                 }
                 return None;
@@ -109,8 +108,7 @@ impl Catalog {
     ) -> Arc<ResourceStore> {
         let prefix = &config.prefix;
         let mut reader = Reader {
-            prefix,
-            fields: config.fields.as_ref(),
+            config,
             transform: transform.as_deref(),
             broken: None,
         };

@@ -1,7 +1,7 @@
 //! Parses stored values into entries. Their checksums have been verified, so only `metadata.labels` is parsed; the
 //! whole object is decoded only for resources with selectable fields.
 
-use super::SelectableFields;
+use super::ResourceConfig;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::codec::json::projection::Cursor;
 use crate::apimachinery::value::Str;
@@ -11,25 +11,32 @@ use bytes::Bytes;
 use std::ops::Range;
 
 /// Builds the entry of a stored value.
-pub(super) fn entry(key: &str, revision: u64, value: &Bytes, fields: Option<&SelectableFields>) -> Entry {
+pub(super) fn entry(key: &str, revision: u64, value: &Bytes, config: &ResourceConfig) -> Entry {
     let found = Metadata::find(value).unwrap_or_default();
     let labels = found.labels.and_then(|at| json::decode(&value[at]).ok());
     let labels = labels.as_ref().and_then(|l| l.as_object());
     let labels = labels.into_iter().flat_map(|m| m.iter());
-    let fields = fields.and_then(|extract| json::decode(value).ok().map(|tree| extract(&tree)));
+    let fields = config
+        .fields
+        .as_ref()
+        .and_then(|extract| json::decode(value).ok().map(|tree| extract(&tree)));
     let mut fields: Vec<(Str, Str)> = fields.unwrap_or_default();
     fields.retain(|(_, value)| !value.is_empty());
     fields.sort();
-    let draft = Draft {
+    let mut draft = Draft {
         json: value.clone(),
         version_at: found.version_at as u32,
         managed_span: (found.managed.start as u32, found.managed.len() as u32),
+        compressed: None,
         labels: labels
             .map(|(k, v)| (k.into(), v.as_str().unwrap_or("").into()))
             .collect(),
         fields: fields.into(),
         incomplete: false,
     };
+    if config.compressed {
+        draft.compress();
+    }
     draft.into_entry(key, Revision(revision))
 }
 
@@ -84,10 +91,14 @@ mod tests {
         });
         let of = |v: &Value| vec![(Str::from("type"), Str::from(v.str_at(&["type"])))];
         let stored = Draft::new(&object, of(&object));
-        let extract: SelectableFields = Arc::new(of);
-        let loaded = entry("ns/n", 7, &stored.json, Some(&extract));
+        let config = ResourceConfig {
+            prefix: "/configmaps/".to_owned(),
+            fields: Some(Arc::new(of)),
+            compressed: false,
+        };
+        let loaded = entry("ns/n", 7, &stored.json, &config);
         let entry = stored.into_entry("ns/n", Revision(7));
-        assert_eq!(loaded.json, entry.json);
+        assert_eq!(loaded.json(), entry.json());
         assert_eq!(loaded.version_span, entry.version_span);
         assert!(entry.managed_span.1 > 0);
         assert_eq!(loaded.managed_span, entry.managed_span);
@@ -97,8 +108,13 @@ mod tests {
     #[test]
     fn bare_metadata_loads() {
         let stored = Draft::new(&crate::json!({"metadata":{}}), vec![]);
-        let loaded = entry("n", 3, &stored.json, None);
-        assert_eq!(&loaded.json[..], br#"{"metadata":{"resourceVersion":"3"}}"#);
+        let config = ResourceConfig {
+            prefix: "/configmaps/".to_owned(),
+            fields: None,
+            compressed: false,
+        };
+        let loaded = entry("n", 3, &stored.json, &config);
+        assert_eq!(&loaded.json()[..], br#"{"metadata":{"resourceVersion":"3"}}"#);
         assert!(loaded.labels.is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! Behaviour specific to the engine: restarts, history, space, release.
 
 use super::*;
+use crate::storage::backend::SelectableFields;
 use crate::storage::{
     Draft, EventType, ListOptions, MinRevision, Precondition, Predicate, VersionMatch, WatchItem, WatchOptions,
 };
@@ -9,6 +10,7 @@ fn config(name: &str) -> ResourceConfig {
     ResourceConfig {
         prefix: format!("/registry/{name}/"),
         fields: None,
+        compressed: false,
     }
 }
 
@@ -94,9 +96,60 @@ async fn restart_keeps_objects_revisions_and_history() {
         .await
         .expect("listed")
         .entries;
-    let bytes = |l: &[Arc<Entry>]| l.iter().map(|e| e.json.clone()).collect::<Vec<_>>();
+    let bytes = |l: &[Arc<Entry>]| l.iter().map(|e| e.json().into_owned()).collect::<Vec<_>>();
     assert_eq!(bytes(&again), bytes(&past));
     assert_eq!(put(&s, "ns/c", "1").await.revision, Revision(6));
+}
+
+#[tokio::test]
+async fn compressed_resource_reads_like_any_other() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = || ResourceConfig {
+        compressed: true,
+        ..config("definitions")
+    };
+    let object = |v: &str| crate::json!({"metadata": {"labels": {"v": v}}, "spec": "x".repeat(50_000)});
+    let draft = |v: &str| {
+        let mut draft = Draft::new(&object(v), vec![]);
+        draft.compress();
+        draft
+    };
+    {
+        let engine = Engine::open(dir.path(), Options::default()).expect("opens");
+        let s = engine.resource(config());
+        for v in ["1", "2"] {
+            let there = s.get("a", MinRevision::Latest).await.expect("readable");
+            let when = there.map_or(Precondition::Absent, |e| Precondition::Unchanged(e.revision));
+            let written = s.put("a", when, draft(v), None).await.expect("written");
+            assert!(written.json.is_compressed());
+        }
+        let b = s
+            .put("b", Precondition::Absent, draft("3"), None)
+            .await
+            .expect("written");
+        s.delete("b", b.revision).await.expect("deleted");
+        assert!(s.resident_bytes() < 5000 && s.encoded_bytes() > Some(50_000));
+    }
+    let engine = Engine::open(dir.path(), Options::default()).expect("opens again");
+    let s = engine.resource(config());
+    let a = s.get("a", MinRevision::Latest).await.expect("read").expect("there");
+    let mut want = object("2");
+    want.set(&["metadata", "resourceVersion"], a.revision.0.to_string());
+    assert!(a.json.is_compressed());
+    assert_eq!(a.decode(), want);
+    let kinds: Vec<EventType> = replay(&s, 1)
+        .await
+        .expect("replayed")
+        .into_iter()
+        .map(|e| e.0)
+        .collect();
+    let want = [
+        EventType::Added,
+        EventType::Modified,
+        EventType::Added,
+        EventType::Deleted,
+    ];
+    assert_eq!(kinds, want);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ fn config() -> ResourceConfig {
     ResourceConfig {
         prefix: "/registry/secrets/".into(),
         fields: None,
+        compressed: false,
     }
 }
 

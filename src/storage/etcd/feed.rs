@@ -365,6 +365,7 @@ mod tests {
         let config = ResourceConfig {
             prefix: prefix.clone(),
             fields: None,
+            compressed: false,
         };
         let store = cluster.resource(config);
         let draft = || {

@@ -67,6 +67,8 @@ pub(super) struct Decoder {
     /// Prefix of the keys, including the cluster's own. Encryption authenticates the full key.
     pub prefix: String,
     pub fields: Option<SelectableFields>,
+    /// As in the [`ResourceConfig`](crate::storage::ResourceConfig).
+    pub compressed: bool,
     pub transform: Arc<dyn Transform>,
     pub metrics: Arc<StorageMetrics>,
     pub convert: Option<ConvertStored>,
@@ -413,7 +415,7 @@ impl Decoder {
         let today = values::is_written_so(&opened.bytes, &tree, self.media);
         let revived = self.convert.as_ref().map_or(Ok(false), |convert| convert(&mut tree));
         let converted = revived.map_err(broken)?;
-        let mut entry = values::entry(own, revision, &tree, self.fields.as_ref());
+        let mut entry = values::entry(own, revision, &tree, self.fields.as_ref(), self.compressed);
         entry.stale = opened.stale || converted || !today;
         Ok(Arc::new(entry))
     }

@@ -38,6 +38,7 @@ async fn start_with(options: Options) -> Two {
         cluster.resource(ResourceConfig {
             prefix: format!("/registry/{plural}/"),
             fields: None,
+            compressed: false,
         })
     };
     let (maps, secrets) = (store("configmaps"), store("secrets"));

@@ -99,9 +99,19 @@ fn name_claims(set: &mut Value) {
 }
 
 /// Builds the entry of a stored object. `key` is relative to the resource's prefix.
-pub(crate) fn entry(key: &str, revision: Revision, object: &Value, fields: Option<&SelectableFields>) -> Entry {
+pub(crate) fn entry(
+    key: &str,
+    revision: Revision,
+    object: &Value,
+    fields: Option<&SelectableFields>,
+    compressed: bool,
+) -> Entry {
     let fields = fields.map_or_else(Vec::new, |extract| extract(object));
-    Draft::new(object, fields).into_entry(key, revision)
+    let mut draft = Draft::new(object, fields);
+    if compressed {
+        draft.compress();
+    }
+    draft.into_entry(key, revision)
 }
 
 #[cfg(test)]
@@ -113,7 +123,7 @@ mod tests {
         let bytes = encode(&draft.json, MediaType::Protobuf);
         let tree = decode(&bytes).expect("it decodes");
         assert!(is_written_so(&bytes, &tree, MediaType::Protobuf));
-        let entry = entry("ns/n", Revision(7), &tree, None);
+        let entry = entry("ns/n", Revision(7), &tree, None, false);
         assert_eq!(entry.unversioned(), draft.json, "the round trip preserves the object");
         (bytes, entry)
     }
@@ -145,9 +155,15 @@ mod tests {
             "{ \"kind\":\"A\",\n\"metadata\": {\"name\": \"x\"}}\n",
             "kind: A\nmetadata:\n  name: x\n",
         ] {
-            let e = entry("n", Revision(3), &decode(text.as_bytes()).expect("it decodes"), None);
+            let e = entry(
+                "n",
+                Revision(3),
+                &decode(text.as_bytes()).expect("it decodes"),
+                None,
+                false,
+            );
             assert_eq!(
-                &e.json[..],
+                &e.json()[..],
                 br#"{"kind":"A","metadata":{"name":"x","resourceVersion":"3"}}"#
             );
         }

@@ -4,7 +4,7 @@
 //! Corresponds to the `typed` package of structured-merge-diff. What the results mean for ownership is decided in
 //! `managed` and `merge`.
 
-use super::fieldset::{Entry, FieldSet, PathElement};
+use super::fieldset::{self, Entry, FieldSet, PathElement};
 use super::{ApplySchema, Member, Shape};
 use crate::interrupt::{checkpoint, pause, pausing};
 use crate::value::{Map, Str, Value};
@@ -145,15 +145,21 @@ fn fields_below<S: ApplySchema>(v: &Value, schema: S) -> (bool, FieldSet) {
             (m.is_empty(), out)
         }
         (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
-            let entry = |item| {
-                Some(Entry {
-                    element: item_element(schema, shape, item).ok()?,
-                    member: true,
-                    children: fields_below(item, of).1,
-                })
-            };
             let mut entries = Vec::with_capacity(a.len());
-            entries.extend(a.iter().filter_map(entry));
+            for item in a {
+                let Ok(element) = item_element(schema, shape, item) else {
+                    continue;
+                };
+                let children = fields_below(item, of).1;
+                fieldset::push(
+                    &mut entries,
+                    Entry {
+                        element,
+                        member: true,
+                        children,
+                    },
+                );
+            }
             // A list of individually owned items is never a leaf, not even when it is empty.
             (false, FieldSet::of_entries(entries))
         }

@@ -28,6 +28,7 @@ async fn serve(quotas: &[Value], config: QuotaConfig) -> Served {
     let storage = engine.resource(ResourceConfig {
         prefix: "/registry/resourcequotas/".to_owned(),
         fields: None,
+        compressed: false,
     });
     for quota in quotas {
         let key = format!("ns/{}", quota.name());

@@ -22,6 +22,7 @@ fn strategy() -> Fixture {
     let record = engine.resource(ResourceConfig {
         prefix: "/registry/ranges/".to_owned(),
         fields: None,
+        compressed: false,
     });
     let record = Arc::new(NodePortRecord::new(record, (30000, 32767)));
     let allocators = ServiceAllocators {

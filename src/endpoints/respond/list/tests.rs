@@ -11,8 +11,8 @@ fn spliced_item(v: &Value) -> Value {
     let e = entry(v);
     let api = format!("\"apiVersion\":\"{}\",", v.str_at(&["apiVersion"]));
     let kind = format!("\"kind\":\"{}\",", v.str_at(&["kind"]));
-    let [a, b] = left_out(&e.json, e.version_span.0 as usize, kind.as_bytes(), api.as_bytes()).unwrap();
-    let text = [&e.json[..a.start], &e.json[a.end..b.start], &e.json[b.end..]].concat();
+    let [a, b] = left_out(&e.json(), e.version_span.0 as usize, kind.as_bytes(), api.as_bytes()).unwrap();
+    let text = [&e.json()[..a.start], &e.json()[a.end..b.start], &e.json()[b.end..]].concat();
     json::decode(&text).unwrap()
 }
 

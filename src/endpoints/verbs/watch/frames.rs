@@ -122,13 +122,14 @@ impl Frames {
 
     /// True if encoding the item may block a reactor thread for too long.
     pub(crate) fn is_heavy(&self, item: &WatchItem) -> bool {
-        let (size, copied) = match item {
-            WatchItem::Change(t, event) => (event.entry.json.len(), *t == EventType::Deleted),
-            WatchItem::Initial(entry) => (entry.json.len(), false),
-            WatchItem::Bookmark { .. } | WatchItem::Failed(_) => (0, false),
+        let (entry, copied) = match item {
+            WatchItem::Change(t, event) => (&event.entry, *t == EventType::Deleted),
+            WatchItem::Initial(entry) => (entry, false),
+            WatchItem::Bookmark { .. } | WatchItem::Failed(_) => return false,
         };
+        let size = entry.json.len();
         match (self.representation, self.media) {
-            (Representation::Object, Media::Json) => copied && size >= HEAVY_TO_COPY,
+            (Representation::Object, Media::Json) if !entry.json.is_compressed() => copied && size >= HEAVY_TO_COPY,
             _ => size >= HEAVY,
         }
     }
@@ -182,10 +183,12 @@ impl Frames {
             return None;
         }
         match self.media {
+            // Decompressed for the frame, which is therefore shared instead.
+            Media::Json if entry.json.is_compressed() => None,
             Media::Json => {
                 let mut head = line(kind, &[]);
                 head.truncate(head.len() - LINE_END.len());
-                Some(EncodedFrame::Around(head, entry.json.clone(), LINE_END))
+                Some(EncodedFrame::Around(head, entry.json().into_owned(), LINE_END))
             }
             Media::Protobuf => {
                 let message = encoded::message(entry, self.resource.schema.definition()?, self.budget.as_ref());
@@ -201,7 +204,7 @@ impl Frames {
     fn entry(&mut self, kind: &str, entry: &Entry) -> Vec<u8> {
         let budget = self.budget.as_ref();
         match (self.representation, self.media) {
-            (Representation::Object, Media::Json) => line(kind, &entry.json),
+            (Representation::Object, Media::Json) => line(kind, &entry.json()),
             (Representation::Object, Media::Protobuf) => match self.resource.schema.definition() {
                 Some(def) => {
                     let gvk = self.resource.gvk();

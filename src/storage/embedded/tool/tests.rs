@@ -11,6 +11,7 @@ async fn filled(dir: &Path, n: usize) -> std::sync::Arc<Engine> {
     let s = engine.resource(ResourceConfig {
         prefix: "/registry/configmaps/".into(),
         fields: None,
+        compressed: false,
     });
     for i in 0..n {
         let draft = Draft::new(&crate::json!({"metadata": {"name": i}}), vec![]);
