@@ -1,6 +1,7 @@
 //! [`request_labels`]: the metric labels of a request, by upstream's rules
-//! (`apiserver/pkg/endpoints/metrics/metrics.go`, `CleanVerb` and `CleanScope`). Filters and the aggregator use
-//! them alike; [`RequestMetrics`](crate::telemetry::requests::RequestMetrics) bounds the number of values.
+//! (`apiserver/pkg/endpoints/metrics/metrics.go`, `CleanVerb` and `CleanScope`). Filters and the aggregator
+//! use them alike; [`RequestMetrics`](crate::telemetry::requests::RequestMetrics) bounds the number of
+//! values.
 
 use crate::request::RequestInfo;
 use crate::telemetry::requests::Labels;

@@ -1,6 +1,6 @@
 //! The finalizing controller of CustomResourceDefinitions (upstream's
 //! `k8s.io/apiextensions-apiserver/pkg/controller/finalizer/crd_finalizer.go`): deletes the custom resources
-//! of a definition that is being deleted, and lets it go once none are left.
+//! of a definition that is being deleted, and removes its finalizer once none are left.
 //!
 //! ```text
 //! deleted ─▶ Terminating=True InstanceDeletionInProgress

@@ -80,7 +80,7 @@ impl Drop for Counted {
     }
 }
 
-/// What is left to do when the response is there.
+/// The work left when the response is there.
 #[derive(Default)]
 struct Finish {
     uids: Option<Arc<Uids>>,
