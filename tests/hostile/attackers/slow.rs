@@ -122,12 +122,14 @@ pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     cases.add("unread: 6,000 watches on HTTP/2 with closed windows", move |scene| {
         fill(scene, objects, 500_000);
         let block = frames::block("GET", &format!("{CONFIG_MAPS}?{INITIAL}"), scene.token(), &[]);
-        closed_windows(scene, scene.scale.reduced(60, 6), &block);
+        let connections = scene.scale.reduced(60, 6);
+        closed_windows(scene, connections, &block);
     });
     cases.add("unread: 1,000 lists on HTTP/2 with closed windows", move |scene| {
         fill(scene, objects, 500_000);
         let block = frames::block("GET", CONFIG_MAPS, scene.token(), &[("accept", "application/yaml")]);
-        closed_windows(scene, scene.scale.reduced(10, 2), &block);
+        let connections = scene.scale.reduced(10, 2);
+        closed_windows(scene, connections, &block);
     });
     cases.add(
         "unread: 500 requests in one packet, none of the answers read",
