@@ -88,7 +88,7 @@ fn main() {
     });
 
     let mut owned = pod.clone();
-    pods.manage(&mut owned, "maker").expect("managed");
+    pods.manage(&mut owned, "maker");
     for (i, manager) in ["one", "two", "three"].into_iter().enumerate() {
         owned = pods.apply(&owned, applied(i), manager).expect("no conflict");
     }

@@ -1,5 +1,6 @@
-//! [`TtlCache`]: a bounded concurrent cache whose entries expire. All caches of answers that others gave (token and
-//! access reviews, decrypted keys) are of this type; what they key by and how long they trust an answer is theirs.
+//! [`TtlCache`]: a bounded concurrent cache whose entries expire. All caches of answers that others gave
+//! (token and access reviews, decrypted keys) are of this type; what they key by and how long they trust an
+//! answer is theirs.
 //!
 //! The `quick_cache` crate bounds and evicts. Expiry is a comparison at each read on tokio's clock, which
 //! tests can pause. Expired entries stay until they are replaced or evicted, so they take memory, but never

@@ -14,6 +14,8 @@ pub(crate) mod kubeconfig;
 pub(crate) mod probe;
 pub(crate) mod rest;
 pub(crate) mod retry;
+#[cfg(test)]
+pub(crate) mod testing;
 pub(crate) mod webhook;
 
 pub(crate) use fetch::{FetchError, Fetcher};

@@ -56,7 +56,7 @@ use tokio::time::Instant;
 /// Time that the tasks of a term have to end.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
-/// What the loops need of the gateway.
+/// The dependencies of the loops.
 pub(crate) struct Config {
     /// The loops to run.
     pub selection: Selection,

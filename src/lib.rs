@@ -2,7 +2,7 @@
 //!
 //! The public API is small: [`gateway`] runs a gateway inside a program, [`sdk`] is for API servers of one's
 //! own, [`commands`] are the subcommands of the `torana` binary. Everything else is private, so that the
-//! compiler finds what nobody uses.
+//! compiler finds unused items.
 //!
 //! Modules are declared in the order in which a request passes through them, so this list doubles as a table
 //! of contents.
@@ -68,7 +68,7 @@ mod storage;
 mod client;
 // WebSocket towards clients: handshake and messages.
 mod websocket;
-// What all proxies share: dialling, TLS, headers, pages, tunnels.
+// Shared by all proxies: dialling, TLS, headers, pages, tunnels.
 mod proxy;
 
 // ── foundations: these import none of the modules above ──

@@ -1,5 +1,6 @@
-//! The `torana` binary: parses the command line, installs process-wide state (allocator, TLS provider, log subscriber),
-//! runs the command, and maps its result to an exit code. Everything else is in the library; see [`torana::gateway`].
+//! The `torana` binary: parses the command line, installs process-wide state (allocator, TLS provider, log
+//! subscriber), runs the command, and maps its result to an exit code. Everything else is in the library; see
+//! [`torana::gateway`].
 
 use std::cell::Cell;
 use std::io::{IsTerminal, Write};
@@ -122,8 +123,8 @@ fn run(
     }
     let runtime = builder
         .enable_all()
-        // Task polls between two checks for socket readiness. tokio's default of 61 suits polls of a few microseconds;
-        // polls of uploads take 50 µs, so that a small request would go unnoticed for 3 ms.
+        // Task polls between two checks for socket readiness. tokio's default of 61 suits polls of a few
+        // microseconds; polls of uploads take 50 µs, so that a small request would go unnoticed for 3 ms.
         .event_interval(16)
         // Deeply nested objects are walked recursively, so workers get 8 MiB instead of tokio's 2 MiB.
         .thread_stack_size(8 << 20)
@@ -147,9 +148,9 @@ fn release_free_memory() {
     unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
-/// Makes the memory that other threads have freed in the calling thread's heap reusable, at most once in [`COLLECT_EVERY`]. mimalloc
-/// itself does so only while the thread allocates, so that a reactor that has become idle after a burst would keep it. Takes
-/// some microseconds.
+/// Makes the memory that other threads have freed in the calling thread's heap reusable, at most once in
+/// [`COLLECT_EVERY`]. mimalloc itself does so only while the thread allocates, so that a reactor that has
+/// become idle after a burst would keep it. Takes some microseconds.
 #[allow(unsafe_code, reason = "mimalloc has no safe binding for it")]
 fn collect_free_memory() {
     thread_local!(static COLLECTED: Cell<Option<Instant>> = const { Cell::new(None) });
@@ -167,19 +168,19 @@ const COLLECT_EVERY: Duration = Duration::from_secs(5);
 
 type Seeding = std::thread::JoinHandle<Result<(), aws_lc_rs::error::Unspecified>>;
 
-/// Draws a first random number on a thread of its own. In a build without `.cargo/config.toml`, such as that of `cargo install`,
-/// the first draw takes about 30 ms, because the provider seeds itself from CPU jitter; on a separate thread that overlaps with
-/// option parsing and opening the store.
+/// Draws a first random number on a thread of its own. In a build without `.cargo/config.toml`, such as that
+/// of `cargo install`, the first draw takes about 30 ms, because the provider seeds itself from CPU jitter;
+/// on a separate thread that overlaps with option parsing and opening the store.
 fn seed() -> std::io::Result<Seeding> {
     std::thread::Builder::new()
         .name("seed".to_owned())
         .spawn(|| aws_lc_rs::rand::fill(&mut [0; 1]))
 }
 
-/// Number of tokio worker threads: one less than the number of cores, but at least one. The remaining core serves the
-/// store's committer, the blocking pool and the kernel's network stack. Handing a request from one worker to another
-/// costs about a seventh of a proxied GET (docs/BENCHMARKS.md). `None` if the operator has set tokio's own
-/// `TOKIO_WORKER_THREADS`.
+/// Number of tokio worker threads: one less than the number of cores, but at least one. The remaining core
+/// serves the store's committer, the blocking pool and the kernel's network stack. Handing a request from one
+/// worker to another costs about a seventh of a proxied GET (docs/BENCHMARKS.md). `None` if the operator has
+/// set tokio's own `TOKIO_WORKER_THREADS`.
 fn reactor_threads() -> Option<usize> {
     if std::env::var_os("TOKIO_WORKER_THREADS").is_some() {
         return None;
@@ -188,8 +189,9 @@ fn reactor_threads() -> Option<usize> {
     Some(cores.saturating_sub(1).max(1))
 }
 
-/// The listening sockets that a service manager opened for this process (`LISTEN_FDS`, `sd_listen_fds(3)`), such as those of
-/// `torana.socket`. Clears the variables that announce them, so it must run before the first thread starts.
+/// The listening sockets that a service manager opened for this process (`LISTEN_FDS`, `sd_listen_fds(3)`),
+/// such as those of `torana.socket`. Clears the variables that announce them, so it must run before the first
+/// thread starts.
 fn inherited_sockets() -> std::io::Result<Vec<TcpListener>> {
     let mut given = listenfd::ListenFd::from_env();
     let mut sockets = Vec::with_capacity(given.len());
@@ -204,8 +206,8 @@ fn inherited_sockets() -> std::io::Result<Vec<TcpListener>> {
     Ok(sockets)
 }
 
-/// Raises the soft limit on open files to the hard limit, as the Go runtime does. Every connection holds a descriptor,
-/// and many systems start processes with a soft limit of 1024.
+/// Raises the soft limit on open files to the hard limit, as the Go runtime does. Every connection holds a
+/// descriptor, and many systems start processes with a soft limit of 1024.
 fn raise_open_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

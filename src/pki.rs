@@ -28,12 +28,12 @@ const LEAF_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Remaining lifetime below which a leaf is reissued.
 const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What [`ensure`] generates.
+/// The keys and certificates that [`ensure`] generates.
 #[derive(Clone, Debug)]
 pub(crate) struct PkiOptions {
     /// Directory of the files; created if missing.
     pub dir: PathBuf,
-    /// Directory of `apiserver.crt` and its key, if another. A pair there that somebody else issued is kept
+    /// Directory of `apiserver.crt` and its key, if another. A pair there that was issued elsewhere is kept
     /// as it is.
     pub serving_dir: Option<PathBuf>,
     /// DNS names of the serving certificate in addition to the standard ones: host name,

@@ -18,6 +18,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod mux;
 mod not_found;
 pub(crate) mod page;
+pub(crate) mod request_labels;
 pub(crate) mod reserved;
 pub(crate) mod respond;
 pub(crate) mod routes;

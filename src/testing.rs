@@ -7,7 +7,8 @@
 
 /// Review of webhook responses (fuzz).
 pub mod admission {
-    pub use crate::admission::webhook::review::{Version, answer};
+    pub use crate::admission::webhook::review::answer;
+    pub use crate::client::webhook::ReviewVersion;
 }
 
 /// Documents of backends (fuzz).
@@ -48,7 +49,8 @@ pub mod authz {
 
 /// Responses of conversion webhooks (fuzz).
 pub mod conversion {
-    pub use crate::extensions::conversion::review::{Version, accept, converted_objects};
+    pub use crate::client::webhook::ReviewVersion;
+    pub use crate::extensions::conversion::review::{accept, converted_objects};
 }
 
 /// Negotiation of media types (fuzz).

@@ -19,7 +19,7 @@ use torana::apimachinery::value::Value;
 use torana::json;
 use world::{CONFIGMAPS, Kind, World, configmap, with};
 
-/// What a client is told about a webhook that misbehaves in one way.
+/// The error that a client gets when a webhook misbehaves in one way.
 struct Misbehaviour {
     path: &'static str,
     kind: Kind,
@@ -82,7 +82,7 @@ const MISBEHAVIOURS: &[Misbehaviour] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn misbehaviour_follows_the_failure_policy_and_is_told_in_upstreams_words() {
+async fn misbehaviour_follows_the_failure_policy_with_upstreams_messages() {
     let w = World::start().await;
     for (i, m) in MISBEHAVIOURS.iter().enumerate() {
         for policy in ["Fail", "Ignore"] {
@@ -165,7 +165,7 @@ async fn patches_apply_in_order_and_changes_reinvoke_earlier_webhooks() {
     assert_eq!(created.code, 201, "{created:?}");
     assert_eq!(created.body.str_at(&["data", "seen"]), "121");
     assert_eq!(created.body.at(&["bogus"]), &Value::Null, "unknown fields are dropped");
-    // What webhooks add belongs to nobody.
+    // Fields that webhooks add have no owner.
     let owned = created.body.at(&["metadata", "managedFields"]).items()[0].at(&["fieldsV1", "f:data"]);
     assert!(
         owned.get("f:seen").is_null() && !owned.get("f:k").is_null(),

@@ -296,7 +296,7 @@ fn a_quota_is_counted_and_what_is_deleted_is_given_back() {
 }
 
 #[test]
-fn a_claim_that_nobody_uses_is_deleted() {
+fn an_unused_claim_is_deleted() {
     let (_dir, g) = gateway();
     let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n";
     g.kubectl_in(&["create", "-f", "-"], Some(claim));

@@ -178,7 +178,7 @@ fn gadgets_are_scaled() {
 }
 
 #[test]
-fn openapi_documents_come_change_and_go_with_the_definition() {
+fn openapi_documents_follow_the_definition() {
     let (_dir, g) = defined();
     let explained = g.kubectl(&["explain", "gadgets", "--recursive"]);
     for field in ["colour", "conditions", "deep", "ports", "selector"] {

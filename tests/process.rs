@@ -251,7 +251,7 @@ fn post_start_hooks_and_metrics_have_upstreams_names() {
 
 /// The service manager's side of `sd_notify(3)`.
 #[test]
-fn systemd_is_told_about_readiness_life_and_the_shutdown() {
+fn systemd_is_notified_of_readiness_watchdog_and_shutdown() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("notify");
     let manager = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");

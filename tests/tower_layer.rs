@@ -34,7 +34,7 @@ async fn get(gateway: &Gateway, path: &str, id: Option<&str>) -> Response {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn layers_stand_around_the_chain_at_the_port_and_in_process() {
+async fn layers_wrap_the_chain_at_the_port_and_in_process() {
     let dir = tempfile::tempdir().unwrap();
     let gateway = layers::around(Gateway::builder(options(dir.path())))
         .start()

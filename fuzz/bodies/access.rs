@@ -64,6 +64,17 @@ pub(crate) fn request_headers(data: &[u8]) {
     assert!(rest.iter().all(|g| !g.is_empty() && said(g)), "{rest:?}");
 }
 
+/// `whole` with a part replaced by `data`, whose first byte says where.
+fn patched(whole: &[u8], data: &[u8]) -> Vec<u8> {
+    let at = data.first().map_or(0, |b| usize::from(*b) * whole.len() / 256);
+    let rest = data.get(1..).unwrap_or_default();
+    (whole.iter().take(at))
+        .chain(rest)
+        .chain(whole.iter().skip(at + rest.len()))
+        .copied()
+        .collect()
+}
+
 /// User jane, groups dev and ops, uid u7.
 const CERTIFICATE: &str = "\
 MIIBtjCCAVygAwIBAgIUKxkdGnWEWEmagcwDRI3jnHTvr8wwCgYIKoZIzj0EAwIwPjEMMAoGA1UECgwDZGV2MQwwCgYDVQQKDANvcHMxDTALBg\
@@ -77,13 +88,7 @@ t5ah4K7zJBWdZozlW66DqkAk+oapFWi1Do/OfodQ==";
 /// The input is tried as the whole certificate, and as a replacement for a part of a valid one.
 pub(crate) fn client_certificate(data: &[u8]) {
     let whole = STANDARD.decode(CERTIFICATE).expect("it is base64");
-    let at = data.first().map_or(0, |b| usize::from(*b) * whole.len() / 256);
-    let rest = data.get(1..).unwrap_or_default();
-    let patched: Vec<u8> = (whole.iter().take(at))
-        .chain(rest)
-        .chain(whole.iter().skip(at + rest.len()))
-        .copied()
-        .collect();
+    let patched = patched(&whole, data);
     for der in [data, &whole, &patched] {
         match authn::user_of(&der.to_vec().into()) {
             Ok(Some(user)) => {
@@ -111,13 +116,7 @@ YS5leGFtcGxlLmNvbYcECgAAATAKBggqhkjOPQQDAgNJADBGAiEA7b+IfRl33thBbThEC0y7+9H5Daox
 /// a replacement for a part of a valid request.
 pub(crate) fn signing_request(data: &[u8]) {
     let whole = STANDARD.decode(REQUEST).expect("it is base64");
-    let at = data.first().map_or(0, |b| usize::from(*b) * whole.len() / 256);
-    let rest = data.get(1..).unwrap_or_default();
-    let patched: Vec<u8> = (whole.iter().take(at))
-        .chain(rest)
-        .chain(whole.iter().skip(at + rest.len()))
-        .copied()
-        .collect();
+    let patched = patched(&whole, data);
     for der in [&whole, &patched] {
         let pem = format!(
             "-----BEGIN CERTIFICATE REQUEST-----\n{}\n-----END CERTIFICATE REQUEST-----\n",

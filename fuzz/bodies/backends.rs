@@ -134,8 +134,8 @@ pub(crate) fn annotations(data: &[u8]) {
 /// What a conversion webhook answers. An accepted object keeps its identity, and metadata other than labels
 /// and annotations.
 pub(crate) fn conversion(data: &[u8]) {
-    use torana::testing::conversion::{Version, accept, converted_objects};
-    for version in [Version::V1, Version::V1Beta1] {
+    use torana::testing::conversion::{ReviewVersion, accept, converted_objects};
+    for version in [ReviewVersion::V1, ReviewVersion::V1Beta1] {
         let original = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "a", "uid": "u",
             "finalizers": ["f"], "labels": {"l": "1"}}});
         for converted in converted_objects(version, "u", data).into_iter().flatten() {
@@ -157,12 +157,12 @@ pub(crate) fn conversion(data: &[u8]) {
 /// What an admission webhook answers. A validating webhook never gets a patch through, and one without a
 /// known UID is refused in v1.
 pub(crate) fn admission(data: &[u8]) {
-    use torana::testing::admission::{Version, answer};
-    for version in [Version::V1, Version::V1Beta1] {
+    use torana::testing::admission::{ReviewVersion, answer};
+    for version in [ReviewVersion::V1, ReviewVersion::V1Beta1] {
         if let Ok(validating) = answer(version, "u", false, data) {
             assert!(validating.patch.is_empty());
         }
         let _ = answer(version, "u", true, data);
     }
-    assert!(answer(Version::V1, "no such uid in any seed", true, data).is_err());
+    assert!(answer(ReviewVersion::V1, "no such uid in any seed", true, data).is_err());
 }

@@ -1,5 +1,5 @@
-//! Bodies whose input selects a tree instead of being its text: mutated text rarely gets as far as the directives of a
-//! patch or the elements of a field set.
+//! Bodies whose input selects a tree instead of being its text: mutated text rarely gets as far as the
+//! directives of a patch or the elements of a field set.
 
 use torana::api::apply_schema::ApplyType;
 use torana::api::patch_schema::PatchType;
@@ -205,8 +205,8 @@ pub(crate) fn field_set(data: &[u8]) {
     }
 }
 
-/// Arbitrary managed fields: updates and applies succeed or fail with a status, and after a forced apply the same
-/// apply changes nothing.
+/// Arbitrary managed fields: updates and applies succeed or fail with a status, and after a forced apply the
+/// same apply changes nothing.
 pub(crate) fn hostile_managers(data: &[u8]) {
     let mut c = Choices::new(data);
     let managers = (0..c.below(13)).map(|_| entry(&mut c)).collect::<Vec<_>>();

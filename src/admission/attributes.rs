@@ -67,7 +67,7 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    /// A write of `v1` that no client has sent: by nobody, without options or a deadline.
+    /// A write of `v1` that no client has sent: without a user, options or a deadline.
     pub(crate) fn hypothetical(operation: Operation, group: &str, kind: &str, resource: &str) -> Self {
         Self {
             operation,

@@ -48,7 +48,7 @@ pub(crate) enum Error {
     Plugin { plugin: String, source: InvalidObject },
 }
 
-/// What is wrong with the entry of a plugin.
+/// An error in the entry of a plugin.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InvalidEntry {
     #[error(transparent)]
@@ -60,7 +60,7 @@ pub(crate) enum InvalidEntry {
     File(#[from] Box<Error>),
 }
 
-/// What is wrong with an object.
+/// An error in an object.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InvalidObject {
     #[error("must be an object")]

@@ -1,4 +1,4 @@
-//! The CEL expressions of admission policies and webhooks: what they may name, their compilation, and their
+//! The CEL expressions of admission policies and webhooks: their variables, their compilation, and their
 //! evaluation (upstream: `admission/plugin/cel`).
 //!
 //! Entry points: [`Compiler`]; [`Case`], which evaluates a [`Subject`] under upstream's budgets; and

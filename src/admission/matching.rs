@@ -32,7 +32,7 @@ const EXEMPT_KINDS: [&str; 6] = [
     "MutatingAdmissionPolicyBinding",
 ];
 
-/// What selects the writes of a webhook, a policy or a binding.
+/// The criteria that select the writes of a webhook, a policy or a binding.
 #[derive(Clone, Debug)]
 pub(crate) struct Criteria {
     rules: Vec<Rule>,

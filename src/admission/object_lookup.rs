@@ -1,6 +1,6 @@
-//! [`ObjectLookup`]: access of plugins to other stored objects. Upstream's plugins read from informers; these read from
-//! the watch cache, and see every write that this process has acknowledged (`acknowledged`). Only a write through
-//! another process can be missing for as long as its watch event takes, as in an informer.
+//! [`ObjectLookup`]: access of plugins to other stored objects. Upstream's plugins read from informers; these
+//! read from the watch cache, and see every write that this process has acknowledged (`acknowledged`). Only a
+//! write through another process can be missing for as long as its watch event takes, as in an informer.
 
 use super::versions::{ServedKind, Versions};
 use crate::apimachinery::apply::OverlayError;
@@ -11,7 +11,7 @@ use crate::storage::{Entry, Error, ListOptions, MinRevision, Predicate, Storage,
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// What plugins ask about the cluster; the registry implements it.
+/// The lookups that plugins need; the registry implements them.
 #[async_trait]
 pub(crate) trait Cluster: Versions {
     /// The storage of a resource, by group and plural. `None` if it is not served or not stored.

@@ -53,7 +53,7 @@ const EXEMPT: [(&str, &str); 10] = [
     ("authorization.k8s.io", "subjectaccessreviews"),
 ];
 
-/// What evaluations need besides the policies. `M` are the metrics of the kind of policy.
+/// The dependencies of evaluations besides the policies. `M` are the metrics of the kind of policy.
 #[derive(Clone)]
 pub(crate) struct Surroundings<M> {
     /// Parameters, namespaces, and versions of resources.

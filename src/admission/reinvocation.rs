@@ -57,7 +57,7 @@ impl Reinvocation {
 pub(crate) struct Rounds<Of> {
     /// Hooks that were called, and may be called again.
     called: HashSet<String>,
-    /// Those of them to be called again.
+    /// The hooks to be called again.
     marked: HashSet<String>,
     /// The object after the last hook; kept only if a hook may be called again.
     output: Option<Value>,

@@ -1,5 +1,5 @@
-//! [`Versions`]: the versions in which a resource is served, and the conversion of the objects of a write between them.
-//! The registry implements it.
+//! [`Versions`]: the versions in which a resource is served, and the conversion of the objects of a write
+//! between them. The registry implements it.
 
 use super::Attributes;
 use crate::apimachinery::apply::OverlayError;
@@ -16,7 +16,7 @@ pub(crate) struct ServedKind {
     pub kind: GroupVersionKind,
 }
 
-/// What plugins ask about the versions of a resource.
+/// The versions of a resource, as plugins need them.
 #[async_trait]
 pub(crate) trait Versions: Send + Sync + 'static {
     /// The other served versions of the objects of a resource, possibly in other groups, as far as they have

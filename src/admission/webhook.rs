@@ -47,7 +47,7 @@ pub(crate) const LIMITS: Limits = Limits {
     waiting: 256,
 };
 
-/// What the calls of webhooks need.
+/// The dependencies of webhook calls.
 #[derive(Clone)]
 pub(crate) struct Calls {
     /// Namespaces, and versions of resources.

@@ -61,7 +61,7 @@ pub(crate) struct AutoRegister {
 #[error("missing APIService: [{}]", .0.join(" "))]
 pub(crate) struct Incomplete(Vec<Str>);
 
-/// What to do about one name. The letters in [`decide`] are the cells of the table above.
+/// The action for one name. The letters in [`decide`] are the cells of the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Nothing,
@@ -236,7 +236,7 @@ impl AutoRegister {
         }
     }
 
-    /// What is wanted under this name, and the object to write.
+    /// Why an APIService of this name is wanted, and the object to write.
     fn wanted(&self, name: &Str) -> (Wanted, Option<Value>) {
         if let Some(object) = self.wanted.get(name) {
             return (Wanted::AtStart, Some(object.clone()));

@@ -29,6 +29,7 @@ use crate::request::headers::IdentityHeaders;
 use crate::request::{RequestInfo, UnprotectedHandler};
 use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
+use crate::server::request_labels::request_labels;
 use crate::storage::Storage;
 use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
@@ -429,43 +430,9 @@ impl TerminationMetrics for Telemetry {
     fn record(&self, info: Option<&RequestInfo>, code: StatusCode) {
         let Some(info) = info else { return };
         let labels = Labels {
-            verb: verb(info),
-            group: &info.api_group,
-            version: &info.api_version,
-            resource: &info.resource,
-            subresource: if info.is_resource {
-                &info.subresource
-            } else {
-                &info.path
-            },
-            scope: scope(info),
             component: "aggregator",
-            ..Labels::default()
+            ..request_labels(info, false)
         };
         self.requests.terminated(&labels, code.as_u16());
-    }
-}
-
-fn verb(info: &RequestInfo) -> &'static str {
-    match info.verb.as_str() {
-        "get" => "GET",
-        "list" => "LIST",
-        "watch" => "WATCH",
-        "create" | "post" => "POST",
-        "update" | "put" => "PUT",
-        "patch" => "PATCH",
-        "delete" => "DELETE",
-        "deletecollection" => "DELETECOLLECTION",
-        "proxy" => "CONNECT",
-        _ => "other",
-    }
-}
-
-fn scope(info: &RequestInfo) -> &'static str {
-    match (info.is_resource, info.name.is_empty(), info.namespace.is_empty()) {
-        (false, ..) => "",
-        (_, false, _) => "resource",
-        (_, _, false) => "namespace",
-        _ => "cluster",
     }
 }

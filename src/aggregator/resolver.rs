@@ -21,7 +21,7 @@ pub(crate) struct ResolveError(pub String);
 
 /// Resolves a Service to its addresses.
 pub(crate) trait ServiceResolver: Send + Sync + 'static {
-    /// Returns one `host:port`, chosen anew on each call.
+    /// Returns one `host:port`, chosen again on each call.
     ///
     /// # Errors
     /// [`ResolveError`].

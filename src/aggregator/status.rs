@@ -93,7 +93,7 @@ impl StatusHandler {
         discovery: &Value,
         now: OffsetDateTime,
     ) -> Value {
-        let unknown = Condition::new("Unknown", "NotProbed", "nobody has looked at it yet");
+        let unknown = Condition::new("Unknown", "NotProbed", "not probed yet");
         let verdict = s.available.as_ref().unwrap_or(&unknown);
         let mut v = json!({
             "name": (s.name.as_str()),
@@ -156,7 +156,7 @@ fn failed_check(s: &ApiService, message: &str) -> Cow<'static, str> {
     Cow::Borrowed(if says(&["dial unix"]) {
         failed_socket(message)
     } else if says(&["connection refused"]) {
-        "nobody listens there: see whether the server runs, and on that port"
+        "nothing listens there: check that the server runs, and on that port"
     } else if says(&["remote error: tls:"]) && says(&["certificate", "access denied"]) {
         return ours_is_refused(s).into();
     } else if says(&["x509: certificate has expired"]) {
@@ -188,7 +188,7 @@ fn failed_check(s: &ApiService, message: &str) -> Cow<'static, str> {
 fn failed_socket(message: &str) -> &'static str {
     let says = |all: &[&str]| all.iter().any(|text| message.contains(text));
     if says(&["connection refused", "no such file or directory"]) {
-        "nobody listens there: see whether the server runs, and on that socket"
+        "nothing listens there: check that the server runs, and on that socket"
     } else if says(&["--backend-socket-dirs"]) {
         "move the socket below a directory that this flag of the gateway names, or start the gateway with the socket's"
     } else if says(&["listens there, not"]) {

@@ -41,7 +41,7 @@ pub(crate) type TransportId = u64;
 
 type OnFailure = Box<dyn Fn(TransportId) + Send + Sync>;
 
-/// What the connections of a transport depend on.
+/// The settings that the connections of a transport depend on.
 type Settings = (TlsInputs, UpstreamOptions);
 
 /// The transports by their settings. Only weak references: a transport lives as long as a handler or a

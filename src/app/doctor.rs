@@ -13,7 +13,7 @@ use crate::cli::{CompletedOptions, DoctorCommand};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Severity {
     /// As it should be.
@@ -40,7 +40,7 @@ pub(super) struct Finding {
     check: &'static str,
     severity: Severity,
     what: String,
-    /// What to do about it; empty if nothing.
+    /// The remedy; empty if there is none.
     mend: String,
 }
 

@@ -49,7 +49,7 @@ pub enum Error {
     /// A second signal came before the shutdown was complete.
     #[error("ended by a second signal")]
     SecondSignal,
-    /// A running gateway cannot go on, for example because a post-start hook failed.
+    /// A running gateway cannot continue, for example because a post-start hook failed.
     #[error(transparent)]
     Fatal(Cause),
     /// Anything else, such as a taken port or a damaged store.

@@ -259,10 +259,10 @@ mod tests {
             ),
             (Err(Unreadable("cannot read f".to_owned())), "cannot read f"),
         ] {
-            let told = follower.check(&text).await;
+            let outcome = follower.check(&text).await;
             assert!(
-                matches!(&told, Err(failure) if failure.to_string().contains(why)),
-                "{told:?}"
+                matches!(&outcome, Err(failure) if failure.to_string().contains(why)),
+                "{outcome:?}"
             );
             assert!(trusted().await);
         }

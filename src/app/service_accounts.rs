@@ -5,7 +5,9 @@ use super::Error;
 use super::error::Cause;
 use super::token_objects::TokenObjects;
 use crate::authn::jwt::{PublicKey, Signer};
-use crate::authn::service_account::{Issuer, ServiceAccountTokens, VerificationKeys, discovery, system_clock};
+use crate::authn::service_account::{
+    Issuer, ServiceAccountTokens, VerificationDependencies, VerificationKeys, discovery, system_clock,
+};
 use crate::cli::CompletedOptions;
 use crate::controlplane::TokenRequests;
 use crate::request::{Request, Response};
@@ -67,27 +69,17 @@ pub(crate) fn build(
     let (keys, clock) = (VerificationKeys::new(keys), system_clock());
     let issuer = o.issuers.first().cloned().unwrap_or_default();
     let counts = &telemetry.service_account_tokens;
+    let dependencies = VerificationDependencies {
+        keys: keys.clone(),
+        audiences: audiences.clone(),
+        objects,
+        clock: clock.clone(),
+    };
+    let legacy = ServiceAccountTokens::legacy(o.lookup, dependencies.clone());
+    let bound = ServiceAccountTokens::bound(o.issuers.clone(), dependencies);
     Ok(ServiceAccounts {
-        legacy: Arc::new(
-            ServiceAccountTokens::legacy(
-                o.lookup,
-                keys.clone(),
-                audiences.clone(),
-                objects.clone(),
-                clock.clone(),
-            )
-            .counting(counts.clone()),
-        ),
-        bound: Arc::new(
-            ServiceAccountTokens::bound(
-                o.issuers.clone(),
-                keys.clone(),
-                audiences.clone(),
-                objects,
-                clock.clone(),
-            )
-            .counting(counts.clone()),
-        ),
+        legacy: Arc::new(legacy.counting(counts.clone())),
+        bound: Arc::new(bound.counting(counts.clone())),
         requests: TokenRequests {
             issuer: Issuer::new(issuer, Arc::new(signer), clock),
             audiences,

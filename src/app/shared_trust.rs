@@ -37,7 +37,7 @@ const ALIVE: Duration = Duration::from_secs(3600);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Maximum number of records that are trusted, the most recently renewed ones first.
 const MOST: usize = 256;
-/// How often a record is written anew after a conflict.
+/// How often a write of a record is retried after a conflict.
 const ATTEMPTS: usize = 5;
 /// How long the start waits for the records of others.
 const SYNC: Duration = Duration::from_secs(10);
@@ -173,7 +173,7 @@ impl SharedTrust {
 }
 
 impl Extended {
-    /// What is generated here.
+    /// The names of the keys that are generated here.
     fn names(&self) -> Vec<&'static str> {
         let all = [
             (self.tokens.is_some(), "service account tokens"),

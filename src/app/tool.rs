@@ -72,7 +72,7 @@ impl ProgressBar {
 /// Runs the command and returns the text to print. Needs a tokio runtime, and blocks.
 ///
 /// # Errors
-/// What went wrong, in one line.
+/// The error, in one line.
 pub fn run(command: StoreCommand) -> LocalBoxFuture<'static, Result<String, Error>> {
     run_command(command).boxed_local()
 }

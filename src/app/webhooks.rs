@@ -141,7 +141,7 @@ impl Callers<'_> {
 pub(crate) const STATUS_PATH: &str = "/debug/admission";
 
 impl AdmissionWebhooks {
-    /// What happened to the calls of each webhook, as JSON or HTML.
+    /// Statistics of the calls of each webhook, as JSON or HTML.
     pub(crate) fn status_page(&self) -> DynHandler {
         Arc::new(StatusPage {
             mutating: self.mutating.clone(),

@@ -74,7 +74,7 @@ pub struct Policy {
     pub rules: Vec<Rule>,
 }
 
-/// What the policy records of a request.
+/// The parts of a request that the policy records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// The audit level.

@@ -10,7 +10,7 @@ pub(crate) mod discovery;
 mod issuer;
 mod legacy;
 
-pub(crate) use authenticator::{ServiceAccountTokens, VerificationKeys};
+pub(crate) use authenticator::{ServiceAccountTokens, VerificationDependencies, VerificationKeys};
 pub(crate) use issuer::{Bound, Claimed, Issuer};
 
 use super::CacheDependency;

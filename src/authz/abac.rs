@@ -30,7 +30,7 @@ pub struct Error {
     source: InvalidLine,
 }
 
-/// What is wrong with a line.
+/// An error in a line.
 #[derive(Debug, thiserror::Error)]
 enum InvalidLine {
     #[error(transparent)]

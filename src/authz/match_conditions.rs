@@ -1,5 +1,5 @@
-//! [`MatchConditions`]: the match conditions of an authorization webhook, CEL expressions over the review that would be sent
-//! (upstream: `apiserver/pkg/authorization/cel`).
+//! [`MatchConditions`]: the match conditions of an authorization webhook, CEL expressions over the review
+//! that would be sent (upstream: `apiserver/pkg/authorization/cel`).
 
 use super::{Attributes, review};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn compile_errors_have_upstreams_texts() {
-        let told = parse(&["1", "true", "true", " ", "request.nothere"]).unwrap_err();
+        let message = parse(&["1", "true", "true", " ", "request.nothere"]).unwrap_err();
         for part in [
             "matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool but got int",
             "matchConditions[2].expression: Duplicate value: \"true\"",
@@ -298,7 +298,7 @@ mod tests {
             "matchConditions[4].expression: Invalid value: \"request.nothere\": compilation failed: ERROR: <input>:1:8: \
              undefined field 'nothere'",
         ] {
-            assert!(told.contains(part), "{told}");
+            assert!(message.contains(part), "{message}");
         }
     }
 }

@@ -336,7 +336,7 @@ impl Options {
         };
         if advertise_address.is_unspecified() {
             return Err(UsageError::new(format!(
-                "--advertise-address={advertise_address}: nobody can be told to connect there; give a real address"
+                "--advertise-address={advertise_address}: clients cannot connect to that address; give a real one"
             )));
         }
         let mut limits = Limits::default();

@@ -171,7 +171,7 @@ fn texts(flag: &Flag, value: &Value) -> Result<Vec<String>, WrongValue> {
     one.map(|text| vec![text]).ok_or_else(expected)
 }
 
-/// What a field's value looks like.
+/// The form of a field's value.
 fn example(flag: &Flag) -> String {
     let field = field_of(flag.name);
     match flag.value_type {

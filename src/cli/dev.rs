@@ -7,7 +7,7 @@ use super::value::UsageError;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::PathBuf;
 
-/// What differs from the defaults of `serve`.
+/// The flags that differ from the defaults of `serve`.
 const DEFAULTS: [(&str, &str); 3] = [
     ("bind-address", "127.0.0.1"),
     ("controllers", "*,bootstrap-signer-controller,token-cleaner-controller"),

@@ -224,7 +224,7 @@ pub(crate) fn go_bool(value: &str) -> Option<bool> {
     }
 }
 
-/// What a value has to be.
+/// A value is not as expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {0}")]
 struct Expected(&'static str);

@@ -161,50 +161,14 @@ impl Fetcher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::testing;
     use crate::telemetry::Telemetry;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    use std::sync::Arc;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-
-    /// Starts a server for `localhost` that sends `said` to every client; returns its certificate and
-    /// address.
-    async fn server(said: &'static str) -> (String, String) {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![CertificateDer::from(made.cert.der().to_vec())], key)
-            .unwrap();
-        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        tokio::spawn(async move {
-            while let Ok((tcp, _)) = listener.accept().await {
-                let Ok(mut tls) = acceptor.accept(tcp).await else {
-                    continue;
-                };
-                let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") {
-                    match tls.read_u8().await {
-                        Ok(b) => head.push(b),
-                        Err(_) => break,
-                    }
-                }
-                let _ = tls.write_all(said.as_bytes()).await;
-                let _ = tls.shutdown().await;
-            }
-        });
-        (made.cert.pem(), format!("localhost:{port}"))
-    }
 
     #[tokio::test]
     async fn redirects_are_not_followed_and_every_request_is_counted() {
         let moved = "HTTP/1.1 302 Found\r\nLocation: https://localhost:1/\r\nContent-Length: 0\r\n\r\n";
-        let (ca, host) = server(moved).await;
+        let server = testing::serve(|_, _| moved.to_owned()).await;
+        let (ca, host) = (server.certificate, server.host);
         let telemetry = Telemetry::new();
         let fetcher = Fetcher::try_new(Some(ca.as_bytes()), Duration::from_secs(10)).unwrap();
         let fetcher = fetcher.with_metrics(telemetry.client_requests.clone());

@@ -112,22 +112,16 @@ impl HttpClient {
         }
     }
 
-    /// Sends a request and waits for the head of the response. The body has no limits.
+    /// Sends a GET and waits for the head of the response. The body has no limits.
     ///
     /// # Errors
     /// [`HttpError`]
     ///
     /// # Cancel safety
     /// The server may have processed the request even if the future is dropped.
-    pub(super) async fn open(
-        &self,
-        method: Method,
-        uri: Uri,
-        content_type: &str,
-        body: Bytes,
-    ) -> Result<Response<Incoming>, HttpError> {
+    pub(super) async fn open(&self, uri: Uri) -> Result<Response<Incoming>, HttpError> {
         let timeout = self.limits.timeout;
-        let head = tokio::time::timeout(timeout, self.head(method, uri, content_type, body)).await;
+        let head = tokio::time::timeout(timeout, self.head(Method::GET, uri, "", Bytes::new())).await;
         head.map_err(|_| HttpError::Timeout(timeout))?
     }
 

@@ -3,7 +3,7 @@
 //! [`ClientConfig::from_kubeconfig`].
 
 use crate::apimachinery::Value;
-use crate::apimachinery::codec::yaml;
+use crate::apimachinery::codec::{InFile, yaml};
 use base64::Engine;
 use http::HeaderValue;
 use rustls::RootCertStore;
@@ -28,7 +28,7 @@ pub struct ClientConfig {
     pub token: Option<String>,
 }
 
-/// What a user of a kubeconfig presents.
+/// The credentials of a user of a kubeconfig.
 pub(super) struct UserCredentials {
     /// Client certificate chain and private key, in PEM.
     pub client_identity: Option<(Vec<u8>, Vec<u8>)>,
@@ -38,13 +38,10 @@ pub(super) struct UserCredentials {
 
 /// An invalid kubeconfig. `Display` names the file and the entry.
 #[derive(Debug, thiserror::Error)]
-#[error("kubeconfig {}: {source}", .file.display())]
-pub struct KubeconfigError {
-    file: PathBuf,
-    source: Invalid,
-}
+#[error("kubeconfig {0}")]
+pub struct KubeconfigError(#[source] InFile<Invalid>);
 
-/// What is wrong with a kubeconfig.
+/// An error in a kubeconfig.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Invalid {
     #[error(transparent)]
@@ -187,10 +184,7 @@ impl ClientConfig {
     /// # Errors
     /// [`KubeconfigError`] names the file and what is missing or malformed in it.
     pub fn from_kubeconfig(path: &Path) -> Result<Self, KubeconfigError> {
-        Self::read(path).map_err(|source| KubeconfigError {
-            file: path.to_owned(),
-            source,
-        })
+        Self::read(path).map_err(|e| KubeconfigError(InFile::at(path)(e)))
     }
 
     fn read(path: &Path) -> Result<Self, Invalid> {

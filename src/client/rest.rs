@@ -174,7 +174,7 @@ impl Client {
     /// # Errors
     /// As [`request`](Self::request).
     pub async fn watch(&self, path: &str) -> Result<Events, ClientError> {
-        let response = self.http.open(Method::GET, self.uri(path)?, "", Bytes::new()).await;
+        let response = self.http.open(self.uri(path)?).await;
         let response = response.map_err(|e| self.lost(path, &e))?;
         if !response.status().is_success() {
             let refusal = self.http.receive(response).await.map_err(|e| self.lost(path, &e))?;

@@ -1,4 +1,5 @@
-//! [`retry`]: the loop around calls to webhooks and reviews, as upstream's `util/webhook.WithExponentialBackoff`.
+//! [`retry`]: the loop around calls to webhooks and reviews, as upstream's
+//! `util/webhook.WithExponentialBackoff`.
 
 use crate::tasks::Backoff;
 use std::future::Future;

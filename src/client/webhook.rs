@@ -17,6 +17,7 @@ mod error;
 mod identities;
 mod own_server;
 mod response;
+mod review_version;
 mod shared;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -26,6 +27,7 @@ mod tests;
 pub(crate) use config::{Target, WebhookConfig, validate};
 pub(crate) use error::{CallError, ResolveError, UnusableConfig};
 pub(crate) use identities::Identities;
+pub use review_version::ReviewVersion;
 pub(crate) use shared::SharedWebhooks;
 
 use crate::apimachinery::value::Value;
@@ -41,7 +43,7 @@ use circuit::Circuit;
 use error::failed;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use response::ResponseTurns;
+use response::ResponsePermits;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -65,7 +67,7 @@ pub(crate) trait ResolveService: Send + Sync + 'static {
     fn own_server(&self) -> Option<Arc<dyn Handler>>;
 }
 
-/// What all webhooks are called with.
+/// The settings shared by all webhooks.
 pub(crate) struct Webhooks {
     tls: TlsBuilder,
     outbound: Arc<Outbound>,
@@ -103,7 +105,7 @@ pub(crate) struct Webhook {
     calls: Semaphore,
     /// Callers in a call or waiting for one.
     admitted: Semaphore,
-    responses: ResponseTurns,
+    responses: ResponsePermits,
     circuit: Circuit,
 }
 
@@ -166,7 +168,7 @@ impl Webhooks {
             limits,
             calls: Semaphore::new(limits.calls),
             admitted: Semaphore::new(limits.calls + limits.waiting),
-            responses: ResponseTurns::default(),
+            responses: ResponsePermits::default(),
             circuit: Circuit::default(),
         })
     }
@@ -197,7 +199,7 @@ impl Webhook {
         called
     }
 
-    /// How busy the webhook is, and the state of each address that was called, for status pages.
+    /// The load of the webhook, and the state of each address that was called, for status pages.
     pub(crate) fn status(&self) -> Value {
         let admitted = self.limits.calls + self.limits.waiting - self.admitted.available_permits();
         let in_call = (self.limits.calls - self.calls.available_permits()).min(admitted);

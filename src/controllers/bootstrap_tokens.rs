@@ -8,7 +8,7 @@ use super::secrets::{BOOTSTRAP_TOKENS, Secret};
 use super::term::Term;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::{Change, Informer};
-use crate::storage::{Entry, MinRevision};
+use crate::storage::MinRevision;
 use crate::tasks::off_thread;
 use std::ops::Bound;
 
@@ -44,17 +44,11 @@ pub(crate) fn start_signer(term: &Term) {
         });
     });
     let changed = queue.clone();
-    let followed = term.inform(
-        ("", "configmaps"),
-        |_: &Entry| (),
-        |maps| {
-            maps.subscribe(move |change: &Change<'_, ()>| {
-                if change.key == INFO && change.new.is_some() {
-                    changed.add(INFO.into());
-                }
-            });
-        },
-    );
+    let followed = term.inform_keys(("", "configmaps"), move |change| {
+        if change.key == INFO && change.new.is_some() {
+            changed.add(INFO.into());
+        }
+    });
     let (Some(tokens), Some(_), Some(maps)) = (tokens, followed, term.storage("", "configmaps")) else {
         return;
     };

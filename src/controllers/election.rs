@@ -1,5 +1,5 @@
-//! [`Election`]: which process runs the loops. It uses the Lease with which kube-controller-managers elect their leader,
-//! `kube-system/kube-controller-manager`.
+//! [`Election`]: which process runs the loops. It uses the Lease with which kube-controller-managers elect
+//! their leader, `kube-system/kube-controller-manager`.
 //!
 //! ```text
 //! spec.holderIdentity   annotation HOLDER   who runs the loops
@@ -19,7 +19,7 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::json;
 use crate::request::Handler;
-use crate::storage::{Entry, Error, MinRevision, Predicate, Revision, Storage, WatchItem, WatchOptions};
+use crate::storage::{Entry, Error, MinRevision, Revision, Storage, WatchItem, WatchOptions};
 use crate::tasks::Backoff;
 use ::time::OffsetDateTime;
 use std::sync::Arc;
@@ -227,13 +227,8 @@ impl Election {
     /// Waits until the lease changes after this revision, or can no longer be followed from there.
     async fn changed(&self, since: Revision) {
         let options = WatchOptions {
-            prefix: KEY.to_owned(),
-            single: true,
-            predicate: Predicate::default(),
             since: Some(since),
-            initial: None,
-            bookmarks: false,
-            until: None,
+            ..WatchOptions::one(KEY)
         };
         if let Ok(mut watch) = self.leases.watch(options).await {
             loop {

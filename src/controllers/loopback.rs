@@ -1,5 +1,5 @@
-//! [`Loopback`]: requests of a control loop to the gateway's own filter chain, without a connection, as the service account
-//! that upstream's loop of the same name uses.
+//! [`Loopback`]: requests of a control loop to the gateway's own filter chain, without a connection, as the
+//! service account that upstream's loop of the same name uses.
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;

@@ -1,5 +1,5 @@
-//! [`Objects`]: follows the metadata of all objects, of the built-in resources and of custom ones while they are
-//! established. Objects of aggregated API servers are not followed.
+//! [`Objects`]: follows the metadata of all objects, of the built-in resources and of custom ones while they
+//! are established. Objects of aggregated API servers are not followed.
 
 mod tracked;
 

@@ -1,4 +1,4 @@
-//! The status of ResourceQuotas: copies the limits from the spec, and counts the usage anew when objects are
+//! The status of ResourceQuotas: copies the limits from the spec, and recounts the usage when objects are
 //! deleted or change what they use (`pkg/controller/resourcequota`). Creates are charged by admission.
 
 use super::loopback::{Failure, Loopback, Path, found};
@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 const QUEUE: &str = "resourcequota_primary";
-/// Interval at which a quota is counted anew in any case: admission charges a write before it is stored, and
+/// Interval at which a quota is recounted in any case: admission charges a write before it is stored, and
 /// a count in between misses it.
 const RESYNC: Duration = Duration::from_secs(300);
 /// Objects that are counted before other tasks get their turn.

@@ -5,9 +5,8 @@ use super::loopback::{Path, found};
 use super::term::Term;
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::{Str, Value};
-use crate::client::Change;
 use crate::json;
-use crate::storage::{Entry, MinRevision};
+use crate::storage::MinRevision;
 
 const QUEUE: &str = "root_ca_cert_publisher";
 const NAME: &str = "kube-root-ca.crt";
@@ -29,17 +28,11 @@ pub(crate) fn start(term: &Term) {
         }
     });
     let changed = queue.clone();
-    let followed = term.inform(
-        ("", "configmaps"),
-        |_: &Entry| (),
-        |maps| {
-            maps.subscribe(move |change: &Change<'_, ()>| {
-                if let Some((namespace, NAME)) = change.key.split_once('/') {
-                    changed.add(namespace.into());
-                }
-            });
-        },
-    );
+    let followed = term.inform_keys(("", "configmaps"), move |change| {
+        if let Some((namespace, NAME)) = change.key.split_once('/') {
+            changed.add(namespace.into());
+        }
+    });
     let (Some(_), Some(maps)) = (followed, term.storage("", "configmaps")) else {
         return;
     };

@@ -4,9 +4,7 @@
 use super::loopback::{Path, found};
 use super::term::Term;
 use crate::apimachinery::value::Str;
-use crate::client::Change;
 use crate::json;
-use crate::storage::Entry;
 
 const QUEUE: &str = "serviceaccount";
 const NAME: &str = "default";
@@ -20,17 +18,11 @@ pub(crate) fn start(term: &Term) {
         }
     });
     let removed = queue.clone();
-    let accounts = term.inform(
-        ("", "serviceaccounts"),
-        |_: &Entry| (),
-        |accounts| {
-            accounts.subscribe(move |change: &Change<'_, ()>| {
-                if let (None, Some((namespace, NAME))) = (change.new, change.key.split_once('/')) {
-                    removed.add(namespace.into());
-                }
-            });
-        },
-    );
+    let accounts = term.inform_keys(("", "serviceaccounts"), move |change| {
+        if let (None, Some((namespace, NAME))) = (change.new, change.key.split_once('/')) {
+            removed.add(namespace.into());
+        }
+    });
     let Some(accounts) = accounts else { return };
     let api = term.client("service-account-controller");
     term.process(QUEUE, &queue, 1, move |namespace: Str| {

@@ -41,7 +41,7 @@ const MANAGER: &str = "endpointslice-controller.k8s.io";
 const WORKERS: usize = 5;
 /// Endpoints from this number on are computed off the reactor.
 const MANY: usize = 32;
-/// Delay after a change of a slice that somebody else made; upstream's.
+/// Delay after a change of a slice that another client made; upstream's.
 const OTHERS: Duration = Duration::from_secs(1);
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
@@ -49,7 +49,7 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// What the loops keep of an EndpointSlice.
+/// The parts of an EndpointSlice that the loops keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SliceLabels {
     service: Str,

@@ -6,7 +6,7 @@ use super::objects::Objects;
 use super::service_endpoints::SliceMetrics;
 use super::{Config, SigningConfig, TaskGroup, storage};
 use crate::authn::service_account::Issuer;
-use crate::client::Informer;
+use crate::client::{Change, Informer};
 use crate::pki::certs::DynamicCa;
 use crate::registry::StoreLookup;
 use crate::request::Handler;
@@ -120,6 +120,15 @@ impl Term {
         })?;
         subscribe(&informer);
         Some(Informer::clone(&informer))
+    }
+
+    /// As [`Self::inform`], for loops that need only the keys of the objects.
+    pub(crate) fn inform_keys(
+        &self,
+        of: (&str, &'static str),
+        changed: impl Fn(&Change<'_, ()>) + Send + Sync + 'static,
+    ) -> Option<Informer<()>> {
+        self.inform(of, |_| (), |informer| informer.subscribe(changed))
     }
 
     /// The value that `make` returns; it is called once per term.

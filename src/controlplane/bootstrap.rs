@@ -104,7 +104,7 @@ pub(crate) fn spawn_reconcilers(
                         let now = trust.borrow_and_update().clone();
                         report("publishing new certificate authorities", publish(&plane, &now).await);
                     }
-                    // The sender is gone: nothing rotates any more, but the timer goes on.
+                    // The sender is gone: nothing rotates any more, but the timer continues.
                     Err(_) => rotates = false,
                 },
                 () = tokio::time::sleep(INTERVAL) => {

@@ -1,5 +1,5 @@
-//! Helpers shared by defaults, strategies and validation: field access, defaulting, common field errors, and duplicate
-//! detection ([`Seen`]).
+//! Helpers shared by defaults, strategies and validation: field access, defaulting, common field errors, and
+//! duplicate detection ([`Seen`]).
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation;
@@ -22,8 +22,8 @@ pub(super) fn invalid_each(out: &mut ErrorList, path: &FieldPath, value: impl In
     );
 }
 
-/// Applies a kind's name validation to `metadata.generateName` and `metadata.name`. Missing names are reported by the
-/// generic metadata validation.
+/// Applies a kind's name validation to `metadata.generateName` and `metadata.name`. Missing names are
+/// reported by the generic metadata validation.
 pub(super) fn names(out: &mut ErrorList, object: &Value, check: impl Fn(&str) -> Vec<String>) {
     for key in ["generateName", "name"] {
         let name = object.str_at(&["metadata", key]);
@@ -46,7 +46,8 @@ pub(super) fn required_valid(
     }
 }
 
-/// The containers, then the init containers, of a pod spec; not ephemeral ones, which are added to running pods.
+/// The containers, then the init containers, of a pod spec; not ephemeral ones, which are added to running
+/// pods.
 pub(super) fn regular_containers(spec: &Value) -> impl Iterator<Item = &Value> {
     ["containers", "initContainers"]
         .into_iter()
@@ -75,8 +76,8 @@ pub(super) fn set_default(object: &mut Value, path: &[&str], value: impl Into<Va
     }
 }
 
-/// As [`set_default`] for several members of the object at `path`, which must be sorted by key. Merges them in one
-/// pass: separate insertions would each shift the members behind them.
+/// As [`set_default`] for several members of the object at `path`, which must be sorted by key. Merges them
+/// in one pass: separate insertions would each shift the members behind them.
 pub(super) fn set_defaults<'a>(object: &mut Value, path: &[&str], members: impl Iterator<Item = (&'a str, Value)>) {
     let there = object.at(path);
     let missing = members.filter(|(key, _)| there.get(key).is_null());
@@ -120,7 +121,8 @@ pub(super) fn restore(new: &mut Value, old: &Value, path: &[&str]) {
     }
 }
 
-/// Go's `equality.Semantic.DeepEqual` for `omitempty` fields: absent and empty are equal, except for booleans.
+/// Go's `equality.Semantic.DeepEqual` for `omitempty` fields: absent and empty are equal, except for
+/// booleans.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     a == b || (a.is_empty_value() && b.is_empty_value() && !matches!((a, b), (Value::Bool(_), _) | (_, Value::Bool(_))))
 }
@@ -136,7 +138,8 @@ pub(super) fn required_choice(out: &mut ErrorList, object: &Value, key: &str, pa
     }
 }
 
-/// As [`required_choice`], for a pointer field upstream: `""` is an unsupported value rather than a missing one.
+/// As [`required_choice`], for a pointer field upstream: `""` is an unsupported value rather than a missing
+/// one.
 pub(super) fn required_pointer(out: &mut ErrorList, object: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
     match object.get(key) {
         Value::Null => out.push(FieldError::required(&path.child(key), "")),
@@ -194,8 +197,8 @@ pub(super) fn label_selector(out: &mut ErrorList, selector: &Value, path: &Field
     }
 }
 
-/// Detects duplicates in a list. The first few elements are compared linearly, which is fastest for typical lists;
-/// further ones are hashed, so that a long list sent by a client does not take quadratic time.
+/// Detects duplicates in a list. The first few elements are compared linearly, which is fastest for typical
+/// lists; further ones are hashed, so that a long list sent by a client does not take quadratic time.
 pub(super) struct Seen<T> {
     few: Vec<T>,
     many: HashSet<T>,

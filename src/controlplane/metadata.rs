@@ -1,6 +1,6 @@
-//! Metadata validation per built-in kind. Upstream's `Validate*Update` functions call `ValidateObjectMeta` and
-//! `ValidateObjectMetaUpdate` in different combinations, some twice, and the causes of a 422 show it. The table was
-//! derived from recorded upstream responses.
+//! Metadata validation per built-in kind. Upstream's `Validate*Update` functions call `ValidateObjectMeta`
+//! and `ValidateObjectMetaUpdate` in different combinations, some twice, and the causes of a 422 show it. The
+//! table was derived from recorded upstream responses.
 
 use crate::registry::strategy::MetaChecks;
 

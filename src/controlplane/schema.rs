@@ -7,12 +7,12 @@ use crate::api::apply_schema::ApplyType;
 use crate::api::decode;
 use crate::api::patch_schema::PatchType;
 use crate::apimachinery::apply::managed;
-use crate::apimachinery::apply::{self, ApplyRequest, OverlayError};
+use crate::apimachinery::apply::{self, ApplyRequest, FieldSet, OverlayError, Writer};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::patch::strategic;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::registry::schema::{ManagerInfo, Schema, reset_set};
+use crate::registry::schema::Schema;
 
 /// The schema of a built-in kind.
 #[derive(Clone, Copy)]
@@ -42,47 +42,15 @@ impl Schema for BuiltinSchema {
         Some(strategic::apply(&mut merged, patch, PatchType::Def(self.0)).map(|()| merged))
     }
 
-    fn manage_update(
-        &self,
-        live: Option<&Value>,
-        new: &mut Value,
-        who: &ManagerInfo<'_>,
-        reset: &[&str],
-    ) -> Result<()> {
-        managed::update_managed_fields_across(
-            ApplyType::Root(self.0),
-            live,
-            new,
-            &who.writer(),
-            &reset_set(reset),
-            &BuiltinVersions(self.0),
-        );
-        Ok(())
+    fn manage_update(&self, live: Option<&Value>, new: &mut Value, who: &Writer<'_>, reset: &FieldSet) {
+        managed::update_managed_fields_across(ApplyType::Root(self.0), live, new, who, reset, &BuiltinVersions(self.0));
     }
 
-    fn apply(
-        &self,
-        live: Option<&Value>,
-        patch: Value,
-        who: &ManagerInfo<'_>,
-        force: bool,
-        reset: &[&str],
-    ) -> Result<Value> {
-        let request = ApplyRequest {
-            writer: who.writer(),
-            force,
-            reset: &reset_set(reset),
-        };
-        let mut applied = apply::apply_across(
-            ApplyType::Root(self.0),
-            live,
-            &patch,
-            &request,
-            &BuiltinVersions(self.0),
-        )?
-        .object;
-        // The merge result lacks always-written fields, and may hold scalars that do not parse or fit: the apply schema
-        // checks neither their text nor their size.
+    fn apply(&self, live: Option<&Value>, patch: Value, request: &ApplyRequest<'_>) -> Result<Value> {
+        let mut applied =
+            apply::apply_across(ApplyType::Root(self.0), live, &patch, request, &BuiltinVersions(self.0))?.object;
+        // The merge result lacks always-written fields, and may hold scalars that do not parse or fit: the
+        // apply schema checks neither their text nor their size.
         decode::coerce(self.0, &mut applied).map_err(|e| unconvertible(&patch, &e.0))?;
         decode::normalize(self.0, &mut applied).map_err(|e| unconvertible(&patch, &e.0))?;
         Ok(applied)
@@ -93,7 +61,8 @@ impl Schema for BuiltinSchema {
     }
 }
 
-/// The 500 of upstream's field manager for an applied object that fits the schema but does not convert to its Go type.
+/// The 500 of upstream's field manager for an applied object that fits the schema but does not convert to its
+/// Go type.
 fn unconvertible(config: &Value, why: &str) -> Status {
     Status::raw_error(format!(
         "failed to convert new object ({}) to proper version: unable to convert unstructured object to {}: {why}",
@@ -123,13 +92,13 @@ mod tests {
     #[test]
     fn managers_own_only_the_fields_they_set() {
         let mut v = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a"}, "data": {"k": "v"}});
-        let who = ManagerInfo {
+        let who = Writer {
             manager: "m",
             subresource: "",
             now: "2024-01-01T00:00:00Z",
             api_version: "v1",
         };
-        of("ConfigMap").manage_update(None, &mut v, &who, &[]).unwrap();
+        of("ConfigMap").manage_update(None, &mut v, &who, &FieldSet::new());
         let entry = &v.at(&["metadata", "managedFields"]).items()[0];
         assert_eq!(entry.get("fieldsV1"), &json!({"f:data": {".": {}, "f:k": {}}}));
     }
@@ -145,13 +114,17 @@ mod tests {
 
     #[test]
     fn applying_unparsable_scalars_is_a_conversion_error() {
-        let who = ManagerInfo {
-            manager: "m",
-            subresource: "",
-            now: "2026-01-01T00:00:00Z",
-            api_version: "v1",
+        let request = ApplyRequest {
+            writer: Writer {
+                manager: "m",
+                subresource: "",
+                now: "2026-01-01T00:00:00Z",
+                api_version: "v1",
+            },
+            force: false,
+            reset: &FieldSet::new(),
         };
-        let refused = |kind: &str, patch: Value| of(kind).apply(None, patch, &who, false, &[]).unwrap_err();
+        let refused = |kind: &str, patch: Value| of(kind).apply(None, patch, &request).unwrap_err();
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "!"}});
         let refused_secret = refused("Secret", secret);
         assert_eq!(refused_secret.code, 500);
@@ -166,9 +139,7 @@ mod tests {
                 .message
                 .ends_with("Kind=Service: cannot convert float64 to int32")
         );
-        let wide = of("Service")
-            .apply(None, port(json!(4294967376i64)), &who, false, &[])
-            .unwrap();
+        let wide = of("Service").apply(None, port(json!(4294967376i64)), &request).unwrap();
         assert_eq!(wide.at(&["spec", "ports"]).items()[0].get("port"), &json!(80));
         let limits = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "n"},
             "spec": {"limits": [{"type": "Pod", "max": {"cpu": "100m1"}}]}});

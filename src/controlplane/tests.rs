@@ -1,6 +1,7 @@
-//! Tests of the whole control plane over the embedded storage engine, in a temporary directory. [`running`] is the
-//! fixture.
+//! Tests of the whole control plane over the embedded storage engine, in a temporary directory. [`running`]
+//! is the fixture.
 
+mod allocations;
 mod subresources;
 mod tables;
 mod versions;
@@ -9,25 +10,11 @@ use super::*;
 use crate::admission::AdmitAll;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser};
-use crate::authz::AlwaysAllow;
 use crate::json;
 use crate::registry::strategy::Context;
 use crate::registry::write::DeleteOptions;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
-use async_trait::async_trait;
-
-struct NoTokens;
-
-#[async_trait]
-impl TokenAuthenticator for NoTokens {
-    async fn authenticate_token(
-        &self,
-        _: PresentedToken<'_>,
-    ) -> std::result::Result<Option<TokenUser>, AuthenticationError> {
-        Ok(None)
-    }
-}
+pub(super) use crate::testing::objects::config;
 
 pub(super) struct Running {
     pub(super) plane: Arc<ControlPlane>,
@@ -41,42 +28,11 @@ impl Drop for Running {
     }
 }
 
-pub(super) fn config() -> Config {
-    Config {
-        service_ranges: vec![("10.0.0.0".parse().unwrap(), 24)],
-        node_ports: (30000, 32767),
-        event_ttl_seconds: 3600,
-        review_dependencies: ReviewDependencies {
-            tokens: Arc::new(NoTokens),
-            authorizer: Arc::new(AlwaysAllow),
-            anonymous: true,
-            roles: crate::authz::Rbac::fixed(crate::authz::rbac::Index::default()),
-            audiences: vec![],
-        },
-        components: vec![],
-        kubelets: KubeletConfig {
-            certificate_authority: None,
-            client: None,
-            preferred_address_types: vec!["InternalIP".into()],
-            port: 10250,
-            timeout: std::time::Duration::from_secs(5),
-            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-            tasks: crate::tasks::TaskGroup::new("test"),
-            policy: Default::default(),
-            names: Arc::new(crate::proxy::resolver::SystemResolver),
-        },
-        tokens: None,
-        definitions: Arc::new(crate::extensions::definitions::CustomResourceDefinition),
-    }
-}
-
 pub(super) fn running() -> Running {
     running_with(config())
 }
 
-fn running_with(config: Config) -> Running {
-    let dir = tempfile::tempdir().unwrap();
-    let engine = Engine::open(dir.path(), Options::default()).unwrap();
+fn plane_on(engine: &Arc<Engine>, config: Config) -> ControlPlane {
     let storage = |row: &Resource| match &row.backing {
         Backing::Stored { prefix } => engine.resource(ResourceConfig {
             prefix: prefix.clone(),
@@ -86,7 +42,13 @@ fn running_with(config: Config) -> Running {
         _ => unreachable!("only stored rows are asked for a storage"),
     };
     let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    let plane = build(config, &StoreLookup::default(), &storage, &admission).unwrap();
+    build(config, &StoreLookup::default(), &storage, &admission).unwrap()
+}
+
+fn running_with(config: Config) -> Running {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), Options::default()).unwrap();
+    let plane = plane_on(&engine, config);
     Running {
         plane: Arc::new(plane),
         engine: engine.clone(),
@@ -181,133 +143,6 @@ fn duplicate_registrations_are_rejected() {
         BuildError::Duplicate("v1".into()).to_string(),
         "double registration of v1"
     );
-}
-
-#[test]
-fn two_service_ranges_of_one_family_are_rejected() {
-    let mut c = config();
-    c.service_ranges.push(("10.1.0.0".parse().unwrap(), 24));
-    let storage = |_: &Resource| -> Arc<dyn Storage> { Arc::new(reviews::NoStorage) };
-    let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    assert_eq!(
-        build(c, &StoreLookup::default(), &storage, &admission).err(),
-        Some(BuildError::ServiceRange)
-    );
-}
-
-#[tokio::test]
-async fn service_allocations_survive_a_restart() {
-    let r = running();
-    let spec = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31000}]});
-    let mut v = json!({"metadata": {"name": "a"}});
-    v.set(&["spec"], spec);
-    let made = r.create("services", "default", v).await.unwrap();
-    let ip = made.str_at(&["spec", "clusterIP"]).to_owned();
-    let storage = |row: &Resource| match &row.backing {
-        Backing::Stored { prefix } => r.engine.resource(ResourceConfig {
-            prefix: prefix.clone(),
-            fields: row.selectable.as_ref().map(|s| s.extract.clone()),
-            compressed: false,
-        }),
-        _ => unreachable!("only stored rows are asked for a storage"),
-    };
-    let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    let again = build(config(), &StoreLookup::default(), &storage, &admission).unwrap();
-    again.load_allocations().await.unwrap();
-    let services = again.store("", "services");
-    let cx = Context::system("default");
-    let thief = json!({"metadata": {"name": "b"}, "spec": {"clusterIP": ip, "ports": [{"port": 80}]}});
-    let e = services.create_value(&cx, thief).await.unwrap_err();
-    assert!(e.message.ends_with("provided IP is already allocated"), "{}", e.message);
-    let thief =
-        json!({"metadata": {"name": "b"}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 31000}]}});
-    let e = services.create_value(&cx, thief.clone()).await.unwrap_err();
-    assert_eq!(
-        e.message,
-        "Service \"b\" is invalid: spec.ports[0].nodePort: Invalid value: 31000: provided port is already allocated"
-    );
-    services.delete_by_name(&cx, "a").await.unwrap();
-    services.create_value(&cx, thief).await.unwrap();
-}
-
-#[tokio::test]
-async fn gateways_on_one_store_never_hand_out_a_node_port_twice() {
-    let config = || Config {
-        node_ports: (30000, 30199),
-        ..config()
-    };
-    let r = running_with(config());
-    let storage = |row: &Resource| match &row.backing {
-        Backing::Stored { prefix } => r.engine.resource(ResourceConfig {
-            prefix: prefix.clone(),
-            fields: row.selectable.as_ref().map(|s| s.extract.clone()),
-            compressed: false,
-        }),
-        _ => unreachable!("only stored rows are asked for a storage"),
-    };
-    let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    let other = build(config(), &StoreLookup::default(), &storage, &admission).unwrap();
-    for plane in [&*r.plane, &other] {
-        plane.load_allocations().await.unwrap();
-    }
-    let cx = Context::system("default");
-    let service = |name: String, port: Option<i64>| {
-        let mut v = json!({"metadata": {"name": name}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
-        if let Some(port) = port {
-            v.at_mut(&["spec", "ports"]).unwrap().as_array_mut().unwrap()[0].set(&["nodePort"], port);
-        }
-        v
-    };
-    let port = |v: &Value| v.at(&["spec", "ports"]).items()[0].get("nodePort").as_i64().unwrap();
-    let creates = (0..160).map(|i| {
-        let plane = if i % 2 == 0 { &*r.plane } else { &other };
-        let object = service(format!("s-{i}"), None);
-        let (cx, store) = (&cx, plane.store("", "services"));
-        async move { port(&store.create_value(cx, object).await.unwrap()) }
-    });
-    let ports: std::collections::BTreeSet<i64> = futures_util::future::join_all(creates).await.into_iter().collect();
-    assert_eq!(ports.len(), 160);
-    // What one gateway holds, the other refuses, until it is deleted through either.
-    let taken = *ports.first().unwrap();
-    let name = |plane: &ControlPlane| {
-        let (cx, store) = (cx.clone(), plane.store("", "services").clone());
-        async move {
-            let all = store.list_entries(&cx.namespace).await.unwrap();
-            let found = all.iter().find(|e| port(&e.decode()) == taken);
-            found.map(|e| e.name().to_owned())
-        }
-    };
-    for plane in [&*r.plane, &other] {
-        let thief = service("thief".to_owned(), Some(taken));
-        let e = plane.store("", "services").create_value(&cx, thief).await.unwrap_err();
-        assert!(
-            e.message.ends_with("provided port is already allocated"),
-            "{}",
-            e.message
-        );
-    }
-    let holder = name(&other).await.unwrap();
-    other.store("", "services").delete_by_name(&cx, &holder).await.unwrap();
-    let again = service("again".to_owned(), Some(taken));
-    r.plane.store("", "services").create_value(&cx, again).await.unwrap();
-    // The record is upstream's: a bit for each port, as a big-endian integer.
-    let record = r.engine.resource(ResourceConfig {
-        prefix: "/registry/ranges/".to_owned(),
-        fields: None,
-        compressed: false,
-    });
-    let record = record
-        .get("servicenodeports", crate::storage::MinRevision::Latest)
-        .await
-        .unwrap()
-        .unwrap();
-    let record = record.decode();
-    assert_eq!(
-        (record.str_at(&["kind"]), record.str_at(&["range"])),
-        ("RangeAllocation", "30000-30199")
-    );
-    let bits = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, record.str_at(&["data"])).unwrap();
-    assert_eq!(bits.iter().map(|b| b.count_ones()).sum::<u32>(), 160);
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Conversion of built-in kinds that are served in two versions: HorizontalPodAutoscalers and events.
 //!
-//! Start at [`VersionPair`]. One version, the hub, is stored, defaulted and validated; objects of the other, the spoke,
-//! are converted when read and written. Field ownership across versions converts whole objects ([`BuiltinVersions`])
-//! rather than field paths.
+//! Start at [`VersionPair`]. One version, the hub, is stored, defaulted and validated; objects of the other,
+//! the spoke, are converted when read and written. Field ownership across versions converts whole objects
+//! ([`BuiltinVersions`]) rather than field paths.
 
 mod autoscaling;
 mod events;
@@ -96,11 +96,12 @@ impl VersionPair {
         let map = object.make_object();
         map.insert("apiVersion", api_version(to));
         map.insert("kind", self.kind);
-        // Metadata is version-independent and must stay as it is (an empty `managedFields`, for example), so it is
-        // excluded from normalization.
+        // Metadata is version-independent and must stay as it is (an empty `managedFields`, for example), so
+        // it is excluded from normalization.
         let metadata = map.remove("metadata");
         if let Some(def) = by_gvk(to.0, to.1, self.kind) {
-            // Cannot fail, since conversions yield well-typed members; it adds members the version always encodes.
+            // Cannot fail, since conversions yield well-typed members; it adds members the version always
+            // encodes.
             let _ = decode::normalize(def, &mut object);
         }
         if let Some(metadata) = metadata {
@@ -183,8 +184,8 @@ impl Versions<ApplyType> for BuiltinVersions {
             return (wanted == api_version(own) || older(own.0, wanted)).then_some(HUB);
         };
         let (hub, spoke) = (api_version(pair.hub), api_version(pair.spoke));
-        // Upstream converts within one group only, and drops the owners of a version it cannot convert to. Events are
-        // in two groups.
+        // Upstream converts within one group only, and drops the owners of a version it cannot convert to.
+        // Events are in two groups.
         let own = self.own();
         if pair.hub.0 != pair.spoke.0 && wanted != api_version(own) && !older(own.0, wanted) {
             return None;
@@ -197,8 +198,8 @@ impl Versions<ApplyType> for BuiltinVersions {
     }
 }
 
-/// True for older versions of a group, such as `apps/v1beta1`, that managed fields may still refer to. Upstream still
-/// has their types; their fields are treated as the same.
+/// True for older versions of a group, such as `apps/v1beta1`, that managed fields may still refer to.
+/// Upstream still has their types; their fields are treated as the same.
 fn older(group: &str, wanted: &str) -> bool {
     wanted.split_once('/').is_some_and(|(g, v)| {
         g == group && !g.is_empty() && v.starts_with('v') && (v.contains("alpha") || v.contains("beta"))

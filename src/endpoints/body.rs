@@ -1,4 +1,5 @@
-//! Request bodies: size limit, media type, decoding, and the checks of kind and version that precede the schema.
+//! Request bodies: size limit, media type, decoding, and the checks of kind and version that precede the
+//! schema.
 //!
 //! Start at [`read()`], [`body_type`] and `decode`. Type checks against the schema are the registry's.
 
@@ -69,7 +70,8 @@ pub(crate) fn media_type(headers: &HeaderMap) -> String {
     given.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
 }
 
-/// The encoding of the body of a create, update or delete. `messages` is set if the kind has a protobuf encoding.
+/// The encoding of the body of a create, update or delete. `messages` is set if the kind has a protobuf
+/// encoding.
 ///
 /// # Errors
 /// 415 for an unsupported or malformed media type.
@@ -161,8 +163,8 @@ fn type_meta(unknown: &protobuf::Unknown<'_>) -> Value {
     Value::Object(type_meta.map(|(k, v)| (k, &**v)).collect())
 }
 
-/// Decodes YAML (of which JSON is a subset). Duplicates have the form `line 4: key "x" already set in map`; the error
-/// is the decoder's message.
+/// Decodes YAML (of which JSON is a subset). Duplicates have the form `line 4: key "x" already set in map`;
+/// the error is the decoder's message.
 pub(crate) fn parse_yaml(bytes: &[u8]) -> std::result::Result<Document, yaml::Error> {
     let (value, duplicates) = yaml::decode_with_duplicates(bytes)?;
     Ok(Document { value, duplicates })
@@ -311,7 +313,7 @@ fn summary(bytes: &[u8]) -> String {
     let more = if bytes.len() > SHOWN { " ..." } else { "" };
     match bytes.first() {
         None => "<empty>".to_owned(),
-        // What looks like JSON is shown as it is, anything else in hexadecimal, as upstream.
+        // Text that looks like JSON is shown unchanged, anything else in hexadecimal, as upstream.
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
         Some(_) => format!("{}{more}", hex(head)),
     }

@@ -39,7 +39,7 @@ pub(super) async fn run(action: Action, call: Call, body: Body) -> VerbResult {
     let (received, reservation) = receive(body, reservation).await?;
     // `application/yaml` and `application/apply-patch+yaml`.
     let is_yaml = body::media_type(&call.parts.headers).ends_with("yaml");
-    // What the decoders may use at most, and not what they usually use: clients choose the worst body.
+    // The most that decoders may use, not what they usually use: clients choose the worst body.
     let memory = decoded_size_limit(received.len(), is_yaml) + live_size(&call) * MEMORY_PER_STORED_BYTE;
     let work = async move {
         let answer = verbs::run(action, call, received.into_body()).await;

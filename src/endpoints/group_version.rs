@@ -1,4 +1,5 @@
-//! [`ApiGroupVersion`]: the handler of one group version, for discovery of its resources and all verbs on them.
+//! [`ApiGroupVersion`]: the handler of one group version, for discovery of its resources and all verbs on
+//! them.
 //!
 //! Order of the checks: route, RequestInfo agreement, patch type, `Accept`; then the verb runs through
 //! `dispatch`.

@@ -178,7 +178,7 @@ pub(crate) fn object(
     Ok(gzip::maybe(bytes(code, media, body), headers))
 }
 
-/// What a response's time counts as.
+/// The metric that a response's time counts for.
 fn part_of(transform: Transform) -> Part {
     match transform {
         Transform::None => Part::Serialize,

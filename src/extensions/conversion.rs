@@ -18,7 +18,7 @@ use crate::apimachinery::field::{ErrorList, aggregate};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::client::webhook::{SharedWebhooks, UnusableConfig, WebhookConfig, Webhooks};
+use crate::client::webhook::{ReviewVersion, SharedWebhooks, UnusableConfig, WebhookConfig, Webhooks};
 use crate::registry::Schema;
 use crate::registry::converting::{Conversion, Converting, ConvertingStorage, KindVersion, KindVersions, NotConverted};
 use crate::registry::selectable_fields::SelectableFields;
@@ -169,7 +169,7 @@ impl Conversions {
                 let config = WebhookConfig::parse(conversion.at(&["webhook", "clientConfig"]))?;
                 let review_versions = conversion.at(&["webhook", "conversionReviewVersions"]).items();
                 Ok(Arc::new(WebhookConversion {
-                    review_version: review::Version::choose(review_versions.iter().filter_map(Value::as_str)),
+                    review_version: ReviewVersion::choose(review_versions.iter().filter_map(Value::as_str)),
                     caller: Arc::new(Caller {
                         definition: definition.name().to_owned(),
                         webhook: self.webhooks.get(&config)?,

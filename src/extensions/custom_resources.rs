@@ -27,6 +27,7 @@ mod selectable;
 mod storages;
 mod terminating;
 mod version;
+mod worker;
 
 pub(crate) use definition::{Definition, Version};
 pub(crate) use finalizing::FINALIZER;
@@ -142,10 +143,10 @@ impl CustomResources {
     /// pool: a definition may have megabytes.
     pub(crate) fn start(self, tasks: &TaskGroup, compute: &ComputePool) {
         let synced = self.definitions.synced().clone();
+        self.establishing.start(tasks, compute, &synced);
+        self.finalizing.start(tasks, compute, &synced);
+        self.conformance.start(tasks, compute, &synced);
         tasks.spawn_until_stopped("discovery of custom resources", self.discovery.run(synced));
-        self.establishing.start(tasks, compute.clone());
-        self.finalizing.start(tasks, compute.clone());
-        self.conformance.start(tasks, compute.clone());
         let catalog = self.catalog;
         tasks.spawn_until_stopped("storage of removed custom resources", async move {
             catalog.close_removed().await

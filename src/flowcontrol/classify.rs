@@ -32,7 +32,7 @@ pub(crate) struct FlowSchema {
     method: Option<Distinguisher>,
 }
 
-/// What responses say about their flow; empty if there is no such object.
+/// The UIDs in the headers of responses; empty if there is no such object.
 #[derive(Debug)]
 pub struct Uids {
     /// UID of the flow schema.
@@ -41,7 +41,7 @@ pub struct Uids {
     pub level: HeaderValue,
 }
 
-/// What separates the flows of a schema.
+/// The distinguisher of the flows of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Distinguisher {
     /// Each user is a flow.

@@ -1,6 +1,6 @@
 //! [`FlowController`]: classifies a request, estimates its work, and gives it a place in its level
-//! ([`enter`](FlowController::enter)); takes the configuration ([`digest`](FlowController::digest)), and moves seats
-//! between levels ([`run`](FlowController::run)) (upstream's `apf_controller.go`).
+//! ([`enter`](FlowController::enter)); takes the configuration ([`digest`](FlowController::digest)), and
+//! moves seats between levels ([`run`](FlowController::run)) (upstream's `apf_controller.go`).
 //!
 //! Requests read a snapshot of the classified schemas. The lock over the levels is taken by changes of the
 //! configuration, adjustments, dumps and scrapes only.

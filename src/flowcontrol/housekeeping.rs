@@ -1,5 +1,5 @@
-//! [`Housekeeping`]: tells the controller's task when a level needs it before the next adjustment of limits: seats that
-//! become free by themselves while requests wait.
+//! [`Housekeeping`]: tells the controller's task when a level needs it before the next adjustment of limits:
+//! seats that become free by themselves while requests wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

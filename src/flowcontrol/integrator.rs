@@ -1,5 +1,6 @@
-//! [`Integrator`]: time-weighted statistics of a value that changes in steps, such as the seats in demand (upstream's
-//! `k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/integrator.go`). It has no clock: callers pass the time.
+//! [`Integrator`]: time-weighted statistics of a value that changes in steps, such as the seats in demand
+//! (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/integrator.go`). It has no clock: callers
+//! pass the time.
 
 use std::time::Duration;
 

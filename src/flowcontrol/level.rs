@@ -42,7 +42,7 @@ pub(crate) struct Level {
     state: Mutex<State>,
 }
 
-/// What all levels share.
+/// The dependencies that all levels share.
 pub(crate) struct Shared {
     /// The time of everything.
     pub clock: Clock,
@@ -81,11 +81,11 @@ struct State {
     utilization: Utilization,
 }
 
-/// What is kept of a request.
+/// The state of a request.
 pub(crate) struct Request {
     /// The caller.
     pub user: Arc<UserInfo>,
-    /// What it asks for.
+    /// The parsed request.
     pub info: Arc<RequestInfo>,
     flow: u64,
     held_back: Arc<HeldBackFlows>,

@@ -9,7 +9,7 @@
 //!
 //! The set has no clock and does no I/O: [`start`](QueueSet::start), [`finish`](QueueSet::finish) and
 //! [`advance`](QueueSet::advance) take the time, and [`take_dispatched`](QueueSet::take_dispatched) tells
-//! which waiting requests may go on. Every operation costs at most the logarithm of the number of waiting
+//! which waiting requests may run. Every operation costs at most the logarithm of the number of waiting
 //! requests and held seats, and a step for each queue that is [skipped](QueueSet::holding_back_if); removing
 //! a waiting request in the middle of its queue is constant.
 
@@ -39,7 +39,7 @@ const ESTIMATED_SERVICE: SeatSeconds = SeatSeconds::of_one(Duration::from_millis
 /// How often requests that are held back are asked whether they may run.
 const ASKED_AGAIN: Duration = Duration::from_millis(20);
 
-/// What happens to requests beyond the limit.
+/// The treatment of requests beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queuing {
     /// There is no limit.
@@ -279,7 +279,7 @@ impl<T> QueueSet<T> {
         into.append(&mut self.dispatched);
     }
 
-    /// What the caller keeps for a request.
+    /// The caller's data for a request.
     pub(crate) fn item_mut(&mut self, id: Id) -> &mut T {
         &mut self.requests.get_mut(id).item
     }

@@ -63,7 +63,7 @@ impl RetryAfter {
 mod tests {
     use super::*;
 
-    /// Rejects `n` requests in a second and returns what the last one is told.
+    /// Rejects `n` requests in a second and returns the delay that the last one gets.
     fn second(tracker: &mut RetryAfter, now: u64, n: u64) -> u64 {
         (0..n).map(|_| tracker.rejected(now)).last().unwrap()
     }
@@ -72,13 +72,13 @@ mod tests {
     fn sustained_rejections_double_it_up_to_the_maximum() {
         let mut t = RetryAfter::default();
         assert_eq!(second(&mut t, 1_000, 100), 1);
-        let told: Vec<u64> = (1_001..1_100).map(|now| second(&mut t, now, 100)).collect();
+        let delays: Vec<u64> = (1_001..1_100).map(|now| second(&mut t, now, 100)).collect();
         assert_eq!(
-            &told[..4],
+            &delays[..4],
             [2, 2, 4, 4],
             "it waits its own length before it rises again"
         );
-        assert_eq!(told.last(), Some(&32));
+        assert_eq!(delays.last(), Some(&32));
         assert!(t.history.len() <= 33, "{}", t.history.len());
     }
 
@@ -89,7 +89,7 @@ mod tests {
             second(&mut t, now, 100);
         }
         assert_eq!(t.seconds, 4);
-        let told: Vec<u64> = (1..6).map(|i| second(&mut t, 1_004 + 100 * i, 1)).collect();
-        assert_eq!(told, [3, 2, 1, 1, 1]);
+        let delays: Vec<u64> = (1..6).map(|i| second(&mut t, 1_004 + 100 * i, 1)).collect();
+        assert_eq!(delays, [3, 2, 1, 1, 1]);
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct WorkEstimate {
     pub additional_latency: Duration,
 }
 
-/// What is stored of a resource.
+/// The stored objects of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredObjects {
     /// Number of objects.
@@ -49,7 +49,7 @@ pub trait ObjectCounts: Send + Sync {
     fn stored(&self, group: &str, resource: &str) -> Option<StoredObjects>;
 }
 
-/// What an estimate depends on besides the request.
+/// The inputs of an estimate besides the request.
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a> {
     /// Sizes of lists.

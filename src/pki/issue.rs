@@ -27,7 +27,7 @@ pub(super) struct Authority {
     issuer: Option<Issuer<'static, KeyPair>>,
 }
 
-/// What was generated and is not written yet.
+/// Generated files that are not written yet.
 #[derive(Default)]
 pub(super) struct Made {
     pub(super) files: Staged,
@@ -130,8 +130,9 @@ impl Authority {
         let expired = X509Certificate::from_der(&der)
             .is_ok_and(|(_, c)| c.validity().not_after.timestamp() <= unix_time(now).as_secs() as i64);
         if expired {
-            let remedy =
-                format!("remove it and {name}.key to have a new CA made; everyone who trusts the old one must be told");
+            let remedy = format!(
+                "remove it and {name}.key to have a new CA made; everyone who trusts the old one must get the new one"
+            );
             return Err(PkiError::new(&path, format!("this CA has expired; {remedy}")));
         }
         let issuer = match key_pair {

@@ -1,4 +1,5 @@
-//! [`Signer`]: a CA that signs what certificate signing requests ask for (`pkg/controller/certificates/authority`).
+//! [`Signer`]: a CA that signs what certificate signing requests ask for
+//! (`pkg/controller/certificates/authority`).
 
 use super::{PkiError, files, issue};
 use crate::x509::{CertificateRequest, Draft, pem};

@@ -1,5 +1,5 @@
-//! [`CaBundle`]: the certificate authorities that a backend's certificate is verified against, such as an APIService's
-//! `spec.caBundle`.
+//! [`CaBundle`]: the certificate authorities that a backend's certificate is verified against, such as an
+//! APIService's `spec.caBundle`.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;

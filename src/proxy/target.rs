@@ -130,7 +130,7 @@ pub fn warnings(object: &Value) -> Vec<String> {
     let annotations = object.at(&["metadata", "annotations"]).as_object();
     let keys = annotations.into_iter().flat_map(Map::iter).map(|(key, _)| key);
     let unknown = keys.filter(|key| key.starts_with(DOMAIN) && !KNOWN.contains(key));
-    let told = unknown.map(|key| {
+    let warnings = unknown.map(|key| {
         let path = FieldPath::new("metadata").child("annotations").key(key);
         format!(
             "{}: unknown annotation, ignored; known are {}",
@@ -138,7 +138,7 @@ pub fn warnings(object: &Value) -> Vec<String> {
             KNOWN.join(", ")
         )
     });
-    told.collect()
+    warnings.collect()
 }
 
 impl<'a> Reader<'a> {

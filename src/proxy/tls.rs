@@ -45,7 +45,7 @@ pub(crate) struct TlsBuilder {
 }
 
 impl TlsInputs {
-    /// What tells two configurations apart. Client certificates are compared by address.
+    /// The parts by which configurations are compared. Client certificates are compared by address.
     fn parts(&self) -> impl Hash + Eq {
         let identity = self.identity.as_ref().map(Arc::as_ptr);
         (self.insecure, self.ca_bundle.digest(), &self.server_name, identity)

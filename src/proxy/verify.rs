@@ -16,7 +16,7 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// What a server presents in the handshake, and the name and time to verify it for.
+/// The certificates of a server, and the name and time to verify them for.
 pub(crate) struct PresentedChain<'a> {
     pub(crate) leaf: &'a CertificateDer<'a>,
     pub(crate) chain: &'a [CertificateDer<'a>],

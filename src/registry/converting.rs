@@ -11,7 +11,7 @@
 //! write:  served object ─ Conversion to the storage version ─ Shape::converted ─► stored ─► read back as above
 //! ```
 //!
-//! A conversion is computed or asked of a webhook ([`Converting`]); a list converts all objects that need it
+//! A conversion is computed here or by a webhook ([`Converting`]); a list converts all objects that need it
 //! in one call. [`Pair`] and [`ThroughHub`] are for built-in kinds with two versions, whose strategy belongs
 //! to the stored one: autoscaling/v1 over v2, and events.k8s.io over core Events.
 

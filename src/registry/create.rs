@@ -2,8 +2,8 @@
 //! `registry/generic/registry/store.go`).
 //!
 //! Entry point: [`create`]. Mutating admission runs before the kind's preparation, validating admission after
-//! validation. A rejection by mutating admission therefore precedes a 422, which in turn precedes a rejection by
-//! validating admission.
+//! validation. A rejection by mutating admission therefore precedes a 422, which in turn precedes a rejection
+//! by validating admission.
 
 use super::admit::{self, Mutated};
 use super::meta;
@@ -12,16 +12,17 @@ use super::strategy::{Change, Context, Outcome};
 use super::write::{ResultObject, WriteOptions};
 use super::{dry_run, errors, size_fallback};
 use crate::admission::Operation;
+use crate::apimachinery::apply::Writer;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::apimachinery::{names, time};
-use crate::registry::schema::ManagerInfo;
+use crate::registry::schema::reset_set;
 use crate::storage::{Error, Precondition};
 
 impl Store {
-    /// Creates `object`, which must be decoded and normalised and have a name or generateName, in `cx.namespace`. Not
-    /// cancel safe.
+    /// Creates `object`, which must be decoded and normalised and have a name or generateName, in
+    /// `cx.namespace`. Not cancel safe.
     ///
     /// # Errors
     /// The Status of validation, admission or storage.
@@ -48,14 +49,14 @@ pub(super) async fn create(
     let now = time::now();
     // Ownership is recorded before mutating admission, as in upstream's create handler.
     if let Some(manager) = &options.manager {
-        let who = ManagerInfo {
+        let who = Writer {
             manager,
             subresource: &options.subresource,
             now: &now,
             api_version: &resource.gvk().api_version(),
         };
-        let reset = store.strategy.reset_fields(&options.subresource);
-        resource.schema.manage_update(None, &mut object, &who, reset)?;
+        let reset = reset_set(store.strategy.reset_fields(&options.subresource));
+        resource.schema.manage_update(None, &mut object, &who, &reset);
     }
     let name = object.name().to_owned();
     let write = (Operation::Create, name.as_str());

@@ -4,13 +4,12 @@
 use super::admit;
 use super::meta;
 use super::resource::{CreateHandler, SubresourceHandler};
-use super::schema::{ManagerInfo, reset_set};
 use super::store::Store;
 use super::strategy::Context;
 use super::write::WriteOptions;
 use crate::admission::Operation;
 use crate::api::apply_schema::ApplyType;
-use crate::apimachinery::apply::managed;
+use crate::apimachinery::apply::{FieldSet, Writer, managed};
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
@@ -59,13 +58,15 @@ impl Store {
         meta::wipe_system_fields(&mut object);
         self.strategy.default(&mut object);
         if let Some(manager) = &options.manager {
-            let who = ManagerInfo {
+            let who = Writer {
                 manager,
                 subresource: "",
                 now: &time::now(),
                 api_version: &self.resource.gvk().api_version(),
             };
-            self.resource.schema.manage_update(None, &mut object, &who, &[])?;
+            self.resource
+                .schema
+                .manage_update(None, &mut object, &who, &FieldSet::new());
         }
         let name = object.name().to_owned();
         let write = (Operation::Create, name.as_str());
@@ -126,11 +127,11 @@ fn manage(kind: &GroupVersionKind, object: &mut Value, options: &WriteOptions) {
     let (Some(def), Some(manager)) = (definition, &options.manager) else {
         return;
     };
-    let who = ManagerInfo {
+    let who = Writer {
         manager,
         subresource: &options.subresource,
         now: &time::now(),
         api_version: &kind.api_version(),
     };
-    managed::update_managed_fields(ApplyType::Root(def), None, object, &who.writer(), &reset_set(&[]));
+    managed::update_managed_fields(ApplyType::Root(def), None, object, &who, &FieldSet::new());
 }

@@ -1,5 +1,5 @@
-//! Delete: decides by preconditions, finalizers and grace period whether an object is removed or first marked as
-//! being deleted.
+//! Delete: decides by preconditions, finalizers and grace period whether an object is removed or first marked
+//! as being deleted.
 //!
 //! Entry point: [`delete`]. The outcomes:
 //!
@@ -174,7 +174,8 @@ fn check_preconditions(
         let why = format!("Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}");
         Status::conflict(&resource.group_resource(), name, &why)
     };
-    // Here upstream shows the Kind instead of the resource, and as for validation, the group of the stored version.
+    // Here upstream shows the Kind instead of the resource, and as for validation, the group of the stored
+    // version.
     let about = GroupResource::new(resource.error_group(), &resource.kind);
     if let Some(uid) = options.uid.as_deref().filter(|u| *u != old.uid()) {
         if own_words {
@@ -217,7 +218,8 @@ fn plan(store: &Store, old: &Value, options: &DeleteOptions) -> Plan {
     // Upstream treats a negative grace period as one second.
     let requested = options.grace_period_seconds.map(|s| if s < 0 { 1 } else { s });
     let running = old.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64();
-    // The grace period set by this delete. `None`: the kind has no graceful deletion, or its grace period is over.
+    // The grace period set by this delete. `None`: the kind has no graceful deletion, or its grace period is
+    // over.
     let grace = match (old.is_being_deleted(), deletion.and_then(|d| d.grace(old, requested))) {
         (_, None) => None,
         (false, Some(grace)) => Some(grace),

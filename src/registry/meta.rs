@@ -1,4 +1,5 @@
-//! Metadata handling shared by all writes: system fields, owner references, validation order, and admission attributes.
+//! Metadata handling shared by all writes: system fields, owner references, validation order, and admission
+//! attributes.
 
 use super::resource::Resource;
 use super::store::Store;
@@ -93,8 +94,8 @@ pub(super) fn validate_create(store: &Store, object: &Value) -> ErrorList {
     errors
 }
 
-/// Validates a changed object with the generic rules, then with the kind's, which repeat most of the errors, as
-/// upstream.
+/// Validates a changed object with the generic rules, then with the kind's, which repeat most of the errors,
+/// as upstream.
 pub(super) fn validate_update(store: &Store, subresource: &str, new: &Value, old: &Value) -> ErrorList {
     let (new_meta, old_meta) = (new.get("metadata"), old.get("metadata"));
     let path = FieldPath::new("metadata");

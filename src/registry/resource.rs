@@ -1,4 +1,5 @@
-//! [`Resource`]: the declarative description of one resource in one version, used by the verbs, discovery and OpenAPI.
+//! [`Resource`]: the declarative description of one resource in one version, used by the verbs, discovery and
+//! OpenAPI.
 //!
 //! Behaviour that data cannot express is in the [`Strategy`](super::Strategy) and in the handlers of
 //! subresources. The built-in table is in `controlplane`; custom resources are built from their CRDs.
@@ -203,7 +204,7 @@ pub trait SubresourceHandler: Send + Sync + 'static {
         self.get(cx, name).await
     }
     /// True if validating admission sees updates without managed fields. Upstream builds the Scale that it
-    /// validates anew from the object with the replicas (`toScaleUpdateValidation` in
+    /// validates again, from the object with the replicas (`toScaleUpdateValidation` in
     /// `pkg/registry/apps/deployment/storage`).
     fn validated_without_managed_fields(&self) -> bool {
         false

@@ -1,39 +1,13 @@
 //! [`Schema`]: the operations of the registry that depend on a kind's type.
 //!
-//! Implemented for built-in kinds by the generated schema table, and for custom resources by the structural schemas
-//! of their CRDs.
+//! Implemented for built-in kinds by the generated schema table, and for custom resources by the structural
+//! schemas of their CRDs.
 
 use crate::api::TypeDef;
 use crate::api::openapi::Dialect;
-use crate::apimachinery::apply::managed::Writer;
-use crate::apimachinery::apply::{FieldSet, OverlayError};
+use crate::apimachinery::apply::{ApplyRequest, FieldSet, OverlayError, Writer};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-
-/// The identity of a write in managed fields.
-#[derive(Clone, Debug)]
-pub struct ManagerInfo<'a> {
-    /// The `fieldManager` parameter, or the first part of the User-Agent.
-    pub manager: &'a str,
-    /// `status`, `scale` and so on; empty for the main resource.
-    pub subresource: &'a str,
-    /// The time of the write, RFC 3339 with whole seconds.
-    pub now: &'a str,
-    /// The `apiVersion` the object is written in.
-    pub api_version: &'a str,
-}
-
-impl<'a> ManagerInfo<'a> {
-    /// Converts to the writer type of server-side apply.
-    pub fn writer(&self) -> Writer<'a> {
-        Writer {
-            manager: self.manager,
-            subresource: self.subresource,
-            api_version: self.api_version,
-            now: self.now,
-        }
-    }
-}
 
 /// Converts a strategy's reset fields (dotted paths such as `metadata.labels`) to a field set.
 pub(crate) fn reset_set(paths: &[&str]) -> FieldSet {
@@ -44,57 +18,46 @@ pub(crate) fn reset_set(paths: &[&str]) -> FieldSet {
 
 /// A kind's schema, with operations on whole objects.
 pub trait Schema: Send + Sync + 'static {
-    /// Normalises a decoded object to its stored shape: checks types, drops unknown fields and nulls, canonicalises
-    /// scalars, and adds the fields Go always serialises. Returns one message per unknown field (`unknown field
-    /// "spec.x"`).
+    /// Normalises a decoded object to its stored shape: checks types, drops unknown fields and nulls,
+    /// canonicalises scalars, and adds the fields Go always serialises. Returns one message per unknown field
+    /// (`unknown field "spec.x"`).
     ///
     /// # Errors
     /// 400 if a value has the wrong type.
     fn normalize(&self, object: &mut Value) -> Result<Vec<String>>;
 
-    /// Turns what storage does not keep into what it returns. Called once owners are recorded and mutating admission is
-    /// done, so that validation and storage see the same object.
+    /// Turns what storage does not keep into what it returns. Called once owners are recorded and mutating
+    /// admission is done, so that validation and storage see the same object.
     fn forget_unstored(&self, _object: &mut Value) {}
 
     /// Applies a strategic merge patch. `None` if the kind does not support them (custom resources: 415).
     fn strategic_merge(&self, object: &Value, patch: &Value) -> Option<Result<Value>>;
 
-    /// Updates `new.metadata.managedFields` for any write but an apply. `reset` lists the dotted field paths that
-    /// writers through this (sub)resource never own, such as `status` or `metadata.labels`.
-    ///
-    /// # Errors
-    /// Upstream's errors for malformed managed fields.
-    fn manage_update(&self, live: Option<&Value>, new: &mut Value, who: &ManagerInfo<'_>, reset: &[&str])
-    -> Result<()>;
+    /// Updates `new.metadata.managedFields` for any write but an apply. `reset` are the fields that writers
+    /// through this (sub)resource never own ([`reset_set`]).
+    fn manage_update(&self, live: Option<&Value>, new: &mut Value, who: &Writer<'_>, reset: &FieldSet);
 
     /// Performs a server-side apply and returns the merged object with updated managed fields.
     ///
     /// # Errors
     /// 409 with one cause per conflict; 4xx for a malformed patch.
-    fn apply(
-        &self,
-        live: Option<&Value>,
-        patch: Value,
-        who: &ManagerInfo<'_>,
-        force: bool,
-        reset: &[&str],
-    ) -> Result<Value>;
+    fn apply(&self, live: Option<&Value>, patch: Value, request: &ApplyRequest<'_>) -> Result<Value>;
 
-    /// Merges a configuration into an object of the kind, without ownership (`apimachinery::apply::overlay`). The result may lack fields
-    /// that are always serialised.
+    /// Merges a configuration into an object of the kind, without ownership (`apimachinery::apply::overlay`).
+    /// The result may lack fields that are always serialised.
     ///
     /// # Errors
     /// Upstream's text.
     fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, OverlayError>;
 
-    /// The built-in type, which defines the protobuf encoding. `None` for custom kinds, which have no protobuf
-    /// messages.
+    /// The built-in type, which defines the protobuf encoding. `None` for custom kinds, which have no
+    /// protobuf messages.
     fn definition(&self) -> Option<&'static TypeDef> {
         None
     }
 
-    /// The kind's OpenAPI component, with references in the form of the dialect. `None` for built-in kinds, whose
-    /// components are generated by [`api::openapi`](crate::api::openapi).
+    /// The kind's OpenAPI component, with references in the form of the dialect. `None` for built-in kinds,
+    /// whose components are generated by [`api::openapi`](crate::api::openapi).
     fn openapi(&self, _dialect: Dialect) -> Option<Value> {
         None
     }

@@ -1,5 +1,5 @@
-//! [`Strategy`]: the behaviour of a kind that its [`Resource`](super::Resource) cannot express as data: defaults,
-//! preparation, validation and side effects.
+//! [`Strategy`]: the behaviour of a kind that its [`Resource`](super::Resource) cannot express as data:
+//! defaults, preparation, validation and side effects.
 //!
 //! Corresponds to upstream's `rest.RESTCreateStrategy`, `RESTUpdateStrategy` and `RESTDeleteStrategy`. The
 //! order of the calls is in the docs of [`Strategy`]. The registry calls a [`RestStrategy`], which every
@@ -147,6 +147,15 @@ pub trait Strategy: Send + Sync + 'static {
     /// Rules for deletes. Without them, nothing is protected and there is no grace period.
     fn deletion(&self) -> Option<&dyn DeleteStrategy> {
         None
+    }
+}
+
+/// [`Strategy::reset_fields`] of a kind whose status has a subresource of its own: writers of either own
+/// nothing of the other.
+pub(crate) fn reset_spec_or_status(subresource: &str) -> &'static [&'static str] {
+    match subresource {
+        "status" => &["spec"],
+        _ => &["status"],
     }
 }
 

@@ -9,19 +9,20 @@ use super::strategy::{Change, Context, Outcome};
 use super::write::{ResultObject, Transform, Updated, WriteOptions};
 use super::{create, errors, size_fallback};
 use crate::admission::Operation;
+use crate::apimachinery::apply::Writer;
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::registry::schema::ManagerInfo;
+use crate::registry::schema::reset_set;
 use crate::storage::{Entry, Error, MinRevision, Precondition};
 use std::sync::Arc;
 
 impl Store {
-    /// Replaces an object with the result of `transform` in a compare-and-swap loop. With `upsert`, a missing object
-    /// is created if the transform returns one (apply); kinds with create-on-update do so in any case. Not cancel
-    /// safe.
+    /// Replaces an object with the result of `transform` in a compare-and-swap loop. With `upsert`, a missing
+    /// object is created if the transform returns one (apply); kinds with create-on-update do so in any case.
+    /// Not cancel safe.
     ///
     /// # Errors
     /// The Status of the transform, validation, admission or storage.
@@ -136,14 +137,14 @@ async fn swap(
     strategy.default(&mut new);
     if let Some(manager) = &options.manager {
         let now = time::now();
-        let who = ManagerInfo {
+        let who = Writer {
             manager,
             subresource: &options.subresource,
             now: &now,
             api_version: &resource.gvk().api_version(),
         };
-        let reset = strategy.reset_fields(&options.subresource);
-        resource.schema.manage_update(Some(&old), &mut new, &who, reset)?;
+        let reset = reset_set(strategy.reset_fields(&options.subresource));
+        resource.schema.manage_update(Some(&old), &mut new, &who, &reset);
     }
     let write = (Operation::Update, name);
     let mutated = admit::mutate(store, cx, write, Some(old.clone()), options, &mut new).await?;
@@ -235,7 +236,7 @@ async fn checked(
     put.await.map(ResultObject::Stored).map_err(Failure::Storage)
 }
 
-/// True if the update removed the last thing that held an object marked for deletion.
+/// True if an object marked for deletion was held by finalizers or its strategy, and is no longer.
 fn goes_with(store: &Store, new: &Value, old: &Value) -> bool {
     let grace = new
         .at(&["metadata", "deletionGracePeriodSeconds"])

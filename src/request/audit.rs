@@ -1,5 +1,5 @@
-//! [`AuditTrail`]: collects what handlers contribute to a request's audit event (annotations, impersonation, the
-//! request object). It costs nothing if the policy records nothing. Building and storing events is up to
+//! [`AuditTrail`]: collects what handlers contribute to a request's audit event (annotations, impersonation,
+//! the request object). It costs nothing if the policy records nothing. Building and storing events is up to
 //! [`crate::audit`].
 
 use super::user::UserInfo;

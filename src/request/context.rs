@@ -1,5 +1,5 @@
-//! [`RequestContext`]: the request context, a single value in the request's extensions. The connection and the filters
-//! write to it; inner filters and handlers read it.
+//! [`RequestContext`]: the request context, a single value in the request's extensions. The connection and
+//! the filters write to it; inner filters and handlers read it.
 
 use super::audit::{AuditTrail, UntilUpgradeEnds};
 use super::info::RequestInfo;

@@ -18,7 +18,7 @@ const PATH: &AsciiSet = &UNRESERVED
     .remove(b';')
     .remove(b'=')
     .remove(b'@');
-/// What cannot stand in a header name, and `%` itself.
+/// Characters that a header name cannot contain, and `%` itself.
 const HEADER_NAME: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')

@@ -4,7 +4,7 @@ use super::{Node, StructuralSchema, embedded, openapi};
 use crate::api::openapi::Dialect;
 use crate::api::{self, decode};
 use crate::apimachinery::apply::managed;
-use crate::apimachinery::apply::{self, ApplyRequest, OverlayError};
+use crate::apimachinery::apply::{self, ApplyRequest, FieldSet, OverlayError, Writer};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupVersionKind;
@@ -12,7 +12,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::objects::finalizer_warnings;
 use crate::apimachinery::value::Value;
-use crate::registry::schema::{ManagerInfo, Schema, reset_set};
+use crate::registry::schema::Schema;
 use crate::registry::strategy::{Change, DeleteStrategy, RestStrategy, Rules, SideEffects};
 use aws_lc_rs::digest;
 use bytes::Bytes;
@@ -131,31 +131,12 @@ impl Schema for KindSchema {
         None
     }
 
-    fn manage_update(
-        &self,
-        live: Option<&Value>,
-        new: &mut Value,
-        who: &ManagerInfo<'_>,
-        reset: &[&str],
-    ) -> Result<()> {
-        managed::update_managed_fields(self.schema.typed(), live, new, &who.writer(), &reset_set(reset));
-        Ok(())
+    fn manage_update(&self, live: Option<&Value>, new: &mut Value, who: &Writer<'_>, reset: &FieldSet) {
+        managed::update_managed_fields(self.schema.typed(), live, new, who, reset);
     }
 
-    fn apply(
-        &self,
-        live: Option<&Value>,
-        patch: Value,
-        who: &ManagerInfo<'_>,
-        force: bool,
-        reset: &[&str],
-    ) -> Result<Value> {
-        let request = ApplyRequest {
-            writer: who.writer(),
-            force,
-            reset: &reset_set(reset),
-        };
-        apply::apply(self.schema.typed(), live, &patch, &request).map(|a| a.object)
+    fn apply(&self, live: Option<&Value>, patch: Value, request: &ApplyRequest<'_>) -> Result<Value> {
+        apply::apply(self.schema.typed(), live, &patch, request).map(|a| a.object)
     }
 
     fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, OverlayError> {

@@ -1,6 +1,6 @@
 //! [`Options`]: which rules about the schema of a definition are enforced.
 
-/// Which rules are enforced. An update does not enforce one that the stored definition violates already.
+/// The rules that are enforced. An update does not enforce one that the stored definition violates already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     /// The schema must be structural.

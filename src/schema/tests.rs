@@ -1,13 +1,15 @@
+mod properties;
+mod refused;
+
 use super::*;
 use crate::api::openapi::Dialect;
+use crate::apimachinery::apply::{ApplyRequest, FieldSet, Writer};
 use crate::apimachinery::field::aggregate;
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::json;
 use crate::registry::Schema;
-use crate::registry::schema::ManagerInfo;
 use crate::registry::strategy::{Change, Plain, RestStrategy};
 use bytes::Bytes;
-use proptest::prelude::*;
 
 fn spec(properties: Value) -> Value {
     let mut s = json!({"type": "object", "properties": {"spec": {"type": "object"}}});
@@ -224,38 +226,6 @@ fn status_errors_have_full_field_paths() {
 }
 
 #[test]
-fn non_structural_schemas_are_rejected() {
-    assert_eq!(
-        refused(json!({"type": "object", "properties": {"a": {}, "b": {"type": "array"}, "c": {"type": "text"}}})),
-        [
-            "properties[a].type: Required value: must not be empty for specified object fields",
-            "properties[b].items: Required value: must be specified",
-            "properties[c].type: Unsupported value: \"text\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\"",
-        ]
-    );
-    assert_eq!(
-        refused(json!({"properties": {"a": {"type": "string", "pattern": "("}}})),
-        [
-            "properties[a].pattern: Invalid value: \"(\": must be a valid regular expression, but isn't: error parsing regexp: missing closing ): `(`",
-            "type: Required value: must not be empty at the root",
-        ]
-    );
-    assert_eq!(
-        refused(json!({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}})),
-        ["properties[a].default: Invalid value: \"string\":  in body must be of type integer: \"string\""]
-    );
-    assert_eq!(
-        refused(
-            json!({"type": "object", "properties": {"l": {"type": "array", "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["k"], "items": {"type": "object", "properties": {"k": {"type": "string"}}}}}})
-        ),
-        [
-            "properties[l].items.properties[k].default: Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
-        ]
-    );
-}
-
-#[test]
 fn normalize_reports_dropped_fields() {
     let mut o = json!({"metadata": {"name": "n", "nope": 1}, "spec": {"size": 1, "x": 1}});
     assert_eq!(
@@ -272,24 +242,33 @@ fn normalize_reports_dropped_fields() {
     );
 }
 
+fn by<'a>(manager: &'a str, force: bool, reset: &'a FieldSet) -> ApplyRequest<'a> {
+    ApplyRequest {
+        writer: Writer {
+            manager,
+            subresource: "",
+            now: "2024-01-01T00:00:00Z",
+            api_version: "example.com/v1",
+        },
+        force,
+        reset,
+    }
+}
+
 #[test]
 fn apply_uses_key_defaults_and_rejects_unknown_fields() {
-    let who = ManagerInfo {
-        manager: "m",
-        subresource: "",
-        now: "2024-01-01T00:00:00Z",
-        api_version: "example.com/v1",
-    };
+    let reset = FieldSet::new();
+    let request = by("m", false, &reset);
     let patch = json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "n", "labels": {"a": "b"}},
         "spec": {"parts": [{"k": "1", "v": "x"}]}});
-    let o = gadget().apply(None, patch.clone(), &who, false, &[]).unwrap();
+    let o = gadget().apply(None, patch.clone(), &request).unwrap();
     assert_eq!(
         o.at(&["metadata", "managedFields"]).items()[0].get("fieldsV1"),
         &json!({"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:parts": {"k:{\"k\":\"1\",\"p\":\"tcp\"}": {".": {}, "f:k": {}, "f:v": {}}}}})
     );
     let mut bad = patch;
     bad.set(&["spec", "unknown"], 1i64);
-    let e = gadget().apply(None, bad, &who, false, &[]).unwrap_err();
+    let e = gadget().apply(None, bad, &request).unwrap_err();
     assert_eq!(e.code, 500);
     assert_eq!(
         e.message,
@@ -309,118 +288,6 @@ fn the_published_schema_includes_object_metadata() {
     assert_eq!(
         c.get("x-kubernetes-group-version-kind"),
         &json!([{"group": "example.com", "kind": "Gadget", "version": "v1"}])
-    );
-}
-
-fn tree() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        (-5i64..5).prop_map(Value::from),
-        "[a-c]{0,2}".prop_map(Value::from),
-    ];
-    leaf.prop_recursive(4, 24, 4, |inner| {
-        let key = prop_oneof!["spec", "size", "colour", "parts", "k", "p", "status", "x"];
-        prop_oneof![
-            proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::Array),
-            proptest::collection::vec((key, inner), 0..4)
-                .prop_map(|m| Value::Object(m.into_iter().map(|(k, v)| (Str::from(k), v)).collect())),
-        ]
-    })
-}
-
-fn lists(property: Value) -> Vec<String> {
-    refused(json!({"type": "object", "properties": {"l": property}}))
-        .into_iter()
-        .map(|e| e.replace("properties[l].", ""))
-        .collect()
-}
-
-#[test]
-fn keywords_are_refused_with_upstreams_messages() {
-    for (schema, expected) in [
-        (
-            json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "odd"}),
-            "x-kubernetes-list-type: Unsupported value: \"odd\": supported values: \"atomic\", \"set\", \"map\"",
-        ),
-        (
-            json!({"type": "array", "items": {"type": "object", "properties": {"x": {"type": "string"}}},
-                "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["z"]}),
-            "x-kubernetes-list-map-keys: Invalid value: [\"z\"]: entries must all be names of item properties",
-        ),
-        (
-            json!({"type": "array", "items": {"type": "object", "properties": {"x": {"type": "string"}}},
-                "x-kubernetes-list-type": "set"}),
-            "items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with x-kubernetes-list-type=set",
-        ),
-        (
-            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": false}),
-            "x-kubernetes-preserve-unknown-fields: Invalid value: false: must be true or undefined",
-        ),
-        (
-            json!({"type": "string", "anyOf": [{"type": "string"}]}),
-            "anyOf[0].type: Forbidden: must be empty to be structural",
-        ),
-        (
-            json!({"type": "object", "properties": {"y": {"type": "integer"}}, "default": {"x": 1}}),
-            "default: Invalid value: {\"x\":1}: must not have unknown fields",
-        ),
-        (
-            json!({"type": "object", "x-kubernetes-validations": [{"rule": " "}]}),
-            "x-kubernetes-validations[0].rule: Required value: rule is not specified",
-        ),
-        (
-            json!({"type": "object", "x-kubernetes-validations": [{"rule": "a\nb"}]}),
-            "x-kubernetes-validations[0].message: Required value: message must be specified if rule contains line breaks",
-        ),
-        (
-            json!({"type": "object", "x-kubernetes-validations": [{"rule": "true", "fieldPath": ".x"}]}),
-            "x-kubernetes-validations[0].fieldPath: Invalid value: \".x\": must be a valid path",
-        ),
-        (json!({"type": "string", "$schema": "x"}), ""),
-    ] {
-        let errors = lists(schema);
-        match expected {
-            "" => assert_eq!(
-                errors,
-                ["<nil>: Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported"]
-            ),
-            expected => assert_eq!(errors, [expected]),
-        }
-    }
-}
-
-#[test]
-fn fields_in_any_of_must_be_declared_outside_of_it() {
-    let outer = json!({"type": "object", "anyOf": [{"properties": {"z": {"minLength": 1}}}], "properties": {
-        "y": {"type": "object", "oneOf": [{"properties": {"z": {"minLength": 1}}}]}}});
-    assert_eq!(
-        refused(outer),
-        ["properties[z]: Required value: because it is defined in anyOf[0].properties[z]"]
-    );
-}
-
-#[test]
-fn metadata_may_only_restrict_names() {
-    let with = |metadata: Value| json!({"type": "object", "properties": {"metadata": metadata}});
-    let named = json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 3}}});
-    assert!(StructuralSchema::parse(&with(named)).is_ok());
-    for metadata in [
-        json!({"type": "object", "properties": {"labels": {"type": "object"}}}),
-        json!({"type": "object", "description": "x"}),
-        json!({"type": "object", "required": ["name"]}),
-    ] {
-        assert_eq!(
-            refused(with(metadata)),
-            [
-                "properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified"
-            ]
-        );
-    }
-    let default = json!({"type": "object", "properties": {"name": {"type": "string", "default": "x"}}});
-    assert_eq!(
-        refused(with(default)),
-        ["properties[metadata].properties[name].default: Forbidden: must not be set in top-level metadata"]
     );
 }
 
@@ -616,115 +483,4 @@ fn schemas_compile_from_json_and_are_shared() {
     other.structural().default(&mut o);
     assert_eq!(o, json!({"a": 3}));
     assert_eq!(StructuralSchema::compile_json(b"{").unwrap_err(), CompileError::NotJson);
-}
-
-fn numbers() -> impl Strategy<Value = Value> {
-    let leaf = || proptest::option::of(0i64..3);
-    let inner = || {
-        let of = |(a, b): (Option<i64>, Option<i64>)| {
-            let pairs = [("a", a), ("b", b)].into_iter().filter_map(|(k, v)| Some((k, v?)));
-            Value::Object(pairs.collect())
-        };
-        proptest::option::of((leaf(), leaf()).prop_map(of))
-    };
-    (inner(), inner(), leaf()).prop_map(|(a, b, n)| {
-        let mut v = json!({"spec": {}});
-        let members = [("a", a), ("b", b), ("n", n.map(Value::Int))];
-        members
-            .into_iter()
-            .filter_map(|(k, v)| Some((k, v?)))
-            .for_each(|(k, member)| v.set(&["spec", k], member));
-        v
-    })
-}
-
-/// A configuration of a gadget: what it declares, and nothing that is empty.
-fn configuration() -> impl Strategy<Value = Value> {
-    let colour = proptest::option::of("[a-c]");
-    let parts = proptest::collection::btree_map("[a-d]", proptest::option::of("[x-z]"), 0..4);
-    (0i64..3, colour, parts).prop_map(|(size, colour, parts)| {
-        let mut o = json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "n"}, "spec": {"size": (size)}});
-        colour.into_iter().for_each(|c| o.set(&["spec", "colour"], c));
-        let part = |(k, v): (String, Option<String>)| {
-            let mut part = json!({"k": (k), "p": "udp"});
-            v.into_iter().for_each(|v| part.set(&["v"], v));
-            part
-        };
-        let parts: Vec<Value> = parts.into_iter().map(part).collect();
-        if !parts.is_empty() {
-            o.set(&["spec", "parts"], parts);
-        }
-        o
-    })
-}
-
-/// An object without its managed fields.
-fn unmanaged(object: &Value) -> Value {
-    let mut o = object.clone();
-    o.unset(&["metadata", "managedFields"]);
-    o
-}
-
-proptest! {
-    /// What a manager applies is what the object becomes, whatever it applied before; what others applied
-    /// stays.
-    #[test]
-    fn applied_configurations_make_the_round_trip(first in configuration(), second in configuration()) {
-        let kind = gadget();
-        let apply = |live: Option<&Value>, patch: &Value, manager: &str| {
-            let who = ManagerInfo {manager, subresource: "", now: "2024-01-01T00:00:00Z", api_version: "example.com/v1"};
-            kind.apply(live, patch.clone(), &who, true, &[]).unwrap()
-        };
-        let once = apply(None, &first, "a");
-        prop_assert_eq!(unmanaged(&once), first.clone());
-        prop_assert_eq!(apply(Some(&once), &first, "a"), once.clone(), "the same again changes nothing");
-        let twice = apply(Some(&once), &second, "a");
-        prop_assert_eq!(unmanaged(&twice), second.clone());
-        prop_assert_eq!(apply(Some(&twice), &first, "a"), once.clone(), "and back");
-        // Another manager takes everything that differs; when the first gives up all, its own fields are
-        // left.
-        let both = apply(Some(&once), &second, "b");
-        let nothing = json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "n"}});
-        prop_assert_eq!(unmanaged(&apply(Some(&both), &nothing, "a")), second);
-    }
-
-    #[test]
-    fn pruning_and_defaulting_are_idempotent(mut v in tree()) {
-        let kind = gadget();
-        let s = kind.structural();
-        s.prune(&mut v);
-        s.default(&mut v);
-        let once = v.clone();
-        prop_assert!(s.is_defaulted(&v));
-        prop_assert!(s.prune(&mut v).is_empty());
-        s.default(&mut v);
-        prop_assert_eq!(&v, &once);
-        // Unchanged values are never invalid, except for items of a list of type map that cannot be told
-        // apart.
-        let listed = once.at(&["spec", "parts"]).as_array().is_some();
-        prop_assert!(listed || s.validate(&v, Some(&once)).is_empty());
-        s.validate(&v, None);
-    }
-
-    /// An error is reported if neither its value nor one around it is unchanged.
-    #[test]
-    fn ratcheting_equals_its_restatement(old in numbers(), new in numbers()) {
-        let number = json!({"type": "integer", "maximum": 1});
-        let inner = json!({"type": "object", "minProperties": 1, "properties": {"a": number, "b": number}});
-        let s = schema(json!({"a": inner, "b": inner, "n": number}));
-        let at = |v: &Value, path: &str| path.split('.').try_fold(v, |v, k| v.as_object()?.get(k)).cloned();
-        let survives = |path: &str| {
-            let ends = path.match_indices('.').map(|(i, _)| i).chain([path.len()]);
-            ends.map(|end| &path[..end]).all(|p| at(&old, p).is_none() || at(&old, p) != at(&new, p))
-        };
-        let all = s.validate(&new, None);
-        let expected: Vec<&String> = all.iter().map(|e| &e.field).filter(|f| survives(f)).collect();
-        let actual = s.validate(&new, Some(&old));
-        prop_assert_eq!(actual.iter().map(|e| &e.field).collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn parsing_arbitrary_documents_does_not_panic(v in tree()) {
-        let _ = StructuralSchema::parse(&v);
-    }
 }

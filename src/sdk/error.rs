@@ -25,7 +25,7 @@ pub enum Error {
     Group {
         /// The group version.
         gv: GroupVersion,
-        /// What is invalid.
+        /// The reason.
         reason: String,
     },
     /// The schema of a kind is invalid.

@@ -43,7 +43,7 @@ pub(crate) enum ContextField {
     Caller,
 }
 
-/// What a filter reads from the request context, and what it sets for the filters inside it.
+/// The fields of the request context that a filter reads, and those that it sets for the filters inside it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilterSpec {
     /// The parts of the request context that it reads.

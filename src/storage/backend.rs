@@ -1,5 +1,5 @@
-//! [`Backend`]: a store as the composition root sees it, independent of the engine (embedded or etcd). It creates the
-//! per-resource [`Storage`] handles and exposes health, statistics and shutdown.
+//! [`Backend`]: a store as the composition root sees it, independent of the engine (embedded or etcd). It
+//! creates the per-resource [`Storage`] handles and exposes health, statistics and shutdown.
 
 use super::cacher::Counters;
 use super::transform::Transform;

@@ -1,4 +1,5 @@
-//! [`Budget`]: the memory that all watch caches of a gateway may use together, and what shrinks when it runs out.
+//! [`Budget`]: the memory that all watch caches of a gateway may use together, and what shrinks when it runs
+//! out.
 //!
 //! | part | own bound | under memory pressure |
 //! |---|---|---|
@@ -31,7 +32,7 @@ const AGED_HISTORY: usize = 16 << 20;
 /// Bytes that the history of each resource may use regardless of age, whatever the others use.
 const AGED_FLOOR: usize = 64 << 10;
 
-/// How far the history of one resource has to shrink so that all of them fit the budget.
+/// The bounds to which the history of one resource has to shrink so that all of them fit the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HistoryLimits {
     /// Bytes that events beyond the minimum may use.

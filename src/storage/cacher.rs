@@ -15,6 +15,7 @@ pub(crate) mod history;
 mod hub;
 mod progress;
 mod read;
+mod scope;
 mod snapshot;
 #[cfg(test)]
 mod tests;

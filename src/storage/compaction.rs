@@ -1,5 +1,6 @@
-//! [`Compaction`]: the revision below which no list reads any more. A watch cache often knows older states of a quiet
-//! resource; they expire nevertheless, so that continue tokens live equally long for every resource, as upstream's.
+//! [`Compaction`]: the revision below which no list reads any more. A watch cache often knows older states of
+//! a quiet resource; they expire nevertheless, so that continue tokens live equally long for every resource,
+//! as upstream's.
 
 use super::{ContinueToken, Error, ListOptions, Revision, VersionMatch};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -52,7 +52,7 @@ pub enum InvalidToken {
         "continue key is not valid: json: cannot unmarshal {found} into Go struct field continueToken.{field} of type {expected}"
     )]
     Member {
-        /// What it is.
+        /// Its actual type.
         found: &'static str,
         /// Its name.
         field: &'static str,

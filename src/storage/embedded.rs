@@ -17,7 +17,6 @@ mod format;
 mod handle;
 mod load;
 mod lock;
-mod maintenance;
 mod space;
 mod stats;
 #[cfg(test)]

@@ -36,7 +36,7 @@ enum CachedValue {
 
 impl CachedValue {
     fn weight(&self) -> usize {
-        /// Overhead of a cached value: its slot, its place in the slot and in the shelf, and reference
+        /// Overhead of a cached value: its slot, its place in the slot and in the queue, and reference
         /// counts.
         const OVERHEAD: usize = size_of::<Slot>() + size_of::<(EncodingKey, CachedValue)>() + 64;
         OVERHEAD
@@ -71,8 +71,8 @@ pub(crate) struct EncodingCache {
     evicted: AtomicU64,
 }
 
-/// Panic message: one form number was used for two types of value.
-const ONE_TYPE: &str = "a form has one type";
+/// Panic message: one key was used for two types of value.
+const ONE_TYPE: &str = "a key has one type of value";
 
 impl CachedEncodings {
     /// Returns the cached bytes, or computes and caches them. Concurrent callers for the same entry block
@@ -125,7 +125,7 @@ impl CachedEncodings {
         }
     }
 
-    /// Drops the cached encodings. They are computed again when somebody asks for one.
+    /// Drops the cached encodings. They are computed again on demand.
     pub(crate) fn clear(&self) {
         if let Some(slot) = self.0.get() {
             Slot::clear(&mut slot.values.lock(), &slot.budget.encoding_cache);
@@ -184,7 +184,7 @@ impl Clone for CachedEncodings {
 
 impl fmt::Debug for CachedEncodings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Forms")
+        f.write_str("CachedEncodings")
     }
 }
 

@@ -1,5 +1,5 @@
-//! [`Storage`]: what the generic registry needs from the store of one resource, as upstream's `storage.Interface`
-//! (`pkg/storage/interfaces.go`). Also the options, results and errors of its methods.
+//! [`Storage`]: what the generic registry needs from the store of one resource, as upstream's
+//! `storage.Interface` (`pkg/storage/interfaces.go`). Also the options, results and errors of its methods.
 
 use super::budget::Budget;
 use super::encoding_cache::CachedEncodings;
@@ -139,6 +139,30 @@ pub struct WatchOptions {
     pub bookmarks: bool,
     /// When the reader will end the watch; a bookmark is sent shortly before.
     pub until: Option<Instant>,
+}
+
+impl WatchOptions {
+    /// All changes from now on.
+    pub fn all() -> Self {
+        Self {
+            prefix: String::new(),
+            single: false,
+            predicate: Predicate::default(),
+            since: None,
+            initial: None,
+            bookmarks: false,
+            until: None,
+        }
+    }
+
+    /// Changes of one object from now on.
+    pub fn one(key: &str) -> Self {
+        Self {
+            prefix: key.to_owned(),
+            single: true,
+            ..Self::all()
+        }
+    }
 }
 
 /// The kind of a change as one watcher sees it, after applying its selectors.

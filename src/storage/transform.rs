@@ -1,5 +1,6 @@
-//! [`Transform`]: the conversion between an object's bytes and its stored bytes, as upstream's `value.Transformer`
-//! (`pkg/storage/value/transformer.go`). [`Plain`] is the identity; encryption at rest is in [`super::encryption`].
+//! [`Transform`]: the conversion between an object's bytes and its stored bytes, as upstream's
+//! `value.Transformer` (`pkg/storage/value/transformer.go`). [`Plain`] is the identity; encryption at rest is
+//! in [`super::encryption`].
 
 use super::encryption::{KmsError, SourceError};
 use crate::apimachinery::codec::protobuf::WireError;

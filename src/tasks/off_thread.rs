@@ -1,4 +1,4 @@
-//! One way to move long work off a reactor, whoever asks for it.
+//! Moves long work off a reactor: to the compute pool, or to a blocking thread outside of it.
 
 use super::compute;
 
@@ -13,7 +13,8 @@ use super::compute;
 /// A panic of `work` is resumed in the caller.
 ///
 /// # Cancel safety
-/// When dropped, work on the pool stops at its next checkpoint; work on a blocking thread goes on to its end.
+/// When dropped, work on the pool stops at its next checkpoint; work on a blocking thread continues to its
+/// end.
 pub(crate) async fn off_thread<T: Send + 'static>(
     memory: usize,
     work: impl FnOnce() -> T + Send + 'static,

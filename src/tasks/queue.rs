@@ -1,5 +1,5 @@
-//! [`WorkQueue`]: the work queue of controllers, after client-go's `util/workqueue`. An item is queued at most once,
-//! is never processed twice concurrently, and is retried with backoff when it fails.
+//! [`WorkQueue`]: the work queue of controllers, after client-go's `util/workqueue`. An item is queued at
+//! most once, is never processed twice concurrently, and is retried with backoff when it fails.
 //!
 //! The length is bounded by the number of distinct items, which is the number of objects the controller
 //! watches.
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn removed_item_is_not_processed_and_leaves_nothing_behind() {
+    async fn removed_item_is_not_processed_and_frees_its_memory() {
         let q = queue();
         for item in ["a", "b"] {
             q.add_rate_limited(item);

@@ -204,11 +204,11 @@ impl ImpersonationMetrics {
     /// Registers the families. Call once per registry.
     pub fn new(registry: &Registry) -> Self {
         Self {
-            attempts: Counted::new(registry, "attempts", "Attempts to act as somebody else"),
+            attempts: Counted::new(registry, "attempts", "Attempts to impersonate"),
             checks: Counted::new(
                 registry,
                 "authorization_attempts",
-                "Questions whether a caller may act as somebody else",
+                "Checks whether a caller may impersonate",
             ),
         }
     }

@@ -58,7 +58,7 @@ impl BackendMetrics {
             openapi_v2_regenerations: counters(
                 r,
                 "aggregator_openapi_v2_regeneration_count",
-                "How often /openapi/v2 was merged anew, by the APIService and the reason that caused it.",
+                "How often /openapi/v2 was merged again, by the APIService and the reason that caused it.",
                 &["apiservice", "reason"],
             ),
             openapi_v2_regeneration_seconds: gauges(

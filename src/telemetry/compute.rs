@@ -50,7 +50,7 @@ impl ComputeMetrics {
             interrupted: counter(
                 r,
                 "torana_compute_interrupted_total",
-                "Computations that were stopped: they ran too long, or nobody waited for them any more.",
+                "Computations that were stopped because they ran too long or their request had ended.",
             ),
             poll: histogram(
                 "torana_compute_poll_cpu_seconds",

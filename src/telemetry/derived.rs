@@ -1,5 +1,5 @@
-//! [`Derived`]: histogram families computed at a scrape from other families, under other names and labels, so that a
-//! request pays for one observation only.
+//! [`Derived`]: histogram families computed at a scrape from other families, under other names and labels, so
+//! that a request pays for one observation only.
 
 use super::VALID;
 use prometheus::core::{Collector, Desc};

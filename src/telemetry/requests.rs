@@ -111,7 +111,7 @@ impl LateResults {
         let family = counters(
             r,
             "apiserver_request_post_timeout_total",
-            "Changes that ended when nobody waited for them any more, by what they came to.",
+            "Writes that finished after their request had timed out or its client had disconnected, by result.",
             &["source", "status"],
         );
         let of = |status| family.with_label_values(&["rest-handler", status]);
@@ -304,16 +304,7 @@ impl RequestMetrics {
             0 => OTHER.to_owned(),
             code => code.to_string(),
         };
-        let all = [
-            l.verb,
-            l.dry_run,
-            l.group,
-            l.version,
-            l.resource,
-            l.subresource,
-            l.scope,
-            l.component,
-        ];
+        let all = l.values();
         let mut with_code = all.to_vec();
         with_code.push(&code_text);
         Series {
@@ -330,21 +321,21 @@ impl RequestMetrics {
             code,
             total: self.total.with_label_values(&with_code),
             duration: self.duration.with_label_values(&all),
-            size: matches!(l.verb, "GET" | "LIST").then(|| self.sizes.with_label_values(&without_dry_run(l))),
+            size: matches!(l.verb, "GET" | "LIST").then(|| self.sizes.with_label_values(&l.values_without_dry_run())),
         }
     }
 
     /// Returns the gauge of long-running requests with these labels.
     pub fn longrunning(&self, l: &Labels<'_>) -> prometheus::IntGauge {
         self.longrunning
-            .with_label_values(&without_dry_run(&self.names.normalize(l)))
+            .with_label_values(&self.names.normalize(l).values_without_dry_run())
     }
 
     /// Counts a request that the server ended early: overload, timeout or unavailable backend.
     pub fn terminated(&self, l: &Labels<'_>, code: u16) {
         let code = code.to_string();
         let normalized = self.names.normalize(l);
-        let mut values = without_dry_run(&normalized).to_vec();
+        let mut values = normalized.values_without_dry_run().to_vec();
         values.push(&code);
         self.terminations.with_label_values(&values).inc();
     }
@@ -377,19 +368,28 @@ fn remove_series<B: MetricVecBuilder>(family: &MetricVec<B>, is_gone: impl Fn(&s
     }
 }
 
-fn without_dry_run<'a>(l: &Labels<'a>) -> [&'a str; 7] {
-    [
-        l.verb,
-        l.group,
-        l.version,
-        l.resource,
-        l.subresource,
-        l.scope,
-        l.component,
-    ]
-}
-
 impl<'a> Labels<'a> {
+    /// In the order of [`LABELS`].
+    fn values(&self) -> [&'a str; 8] {
+        [
+            self.verb,
+            self.dry_run,
+            self.group,
+            self.version,
+            self.resource,
+            self.subresource,
+            self.scope,
+            self.component,
+        ]
+    }
+
+    /// In the order of [`labels_without_dry_run`].
+    fn values_without_dry_run(&self) -> [&'a str; 7] {
+        let [verb, _, rest @ ..] = self.values();
+        let [group, version, resource, subresource, scope, component] = rest;
+        [verb, group, version, resource, subresource, scope, component]
+    }
+
     /// The labels of the shared series of a resource that has too many of its own.
     fn overflow(&self) -> Self {
         Self {
@@ -417,99 +417,4 @@ impl OwnedLabels {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_labels_share_a_series() {
-        let r = Registry::new();
-        let m = RequestMetrics::new(&r);
-        m.serve("", "", [("pods", vec![]), ("nodes", vec![])].into_iter());
-        let l = |resource| Labels {
-            verb: "GET",
-            resource,
-            ..Default::default()
-        };
-        m.series(&l("pods"), 200).total.inc();
-        m.series(&l("pods"), 200).total.inc();
-        m.series(&l("pods"), 404).total.inc();
-        m.series(&l("nodes"), 200).total.inc();
-        assert_eq!(m.series(&l("pods"), 200).total.get(), 2);
-        assert_eq!(m.known.load().values().map(Vec::len).sum::<usize>(), 3);
-    }
-
-    #[test]
-    fn series_of_a_removed_group_version_are_purged() {
-        let r = Registry::new();
-        let m = RequestMetrics::new(&r);
-        m.serve("", "v1", [("pods", vec![])].into_iter());
-        for n in 0..3 {
-            let group = format!("g{n}.example");
-            m.set_registered(&group, "v1", true);
-            for group in [group.as_str(), ""] {
-                let labels = Labels {
-                    verb: "GET",
-                    group,
-                    version: "v1",
-                    resource: "pods",
-                    ..Default::default()
-                };
-                m.series(&labels, 200).total.inc();
-                m.longrunning(&labels).inc();
-                m.terminated(&labels, 429);
-                m.aborted(&labels);
-            }
-        }
-        m.set_registered("g0.example", "v1", false);
-        m.set_registered("g2.example", "v1", false);
-        m.purge();
-        for family in r.gather() {
-            let groups: Vec<&str> = family
-                .get_metric()
-                .iter()
-                .flat_map(|m| m.get_label())
-                .filter(|l| l.name() == "group")
-                .map(|l| l.value())
-                .collect();
-            if !groups.is_empty() {
-                assert_eq!(groups, ["", "g1.example"], "{}", family.name());
-            }
-        }
-        assert_eq!(m.known.load().values().map(Vec::len).sum::<usize>(), 2);
-    }
-
-    #[test]
-    fn series_limit_is_per_resource() {
-        let r = Registry::new();
-        let m = RequestMetrics::new(&r);
-        m.serve("", "v1", [("pods", vec![]), ("nodes", vec![])].into_iter());
-        fn of(resource: &str) -> Labels<'_> {
-            Labels {
-                verb: "GET",
-                version: "v1",
-                resource,
-                ..Default::default()
-            }
-        }
-        let series = || m.known.load().values().map(Vec::len).sum::<usize>();
-        for code in 1..=10_000 {
-            m.series(&of("pods"), code).total.inc();
-        }
-        assert_eq!(series(), MAX_SERIES + 1);
-        assert_eq!(m.series(&of("pods"), 9999).total.get(), 10_000 - MAX_SERIES as u64);
-        m.series(&of("nodes"), 200).total.inc();
-        assert_eq!(m.series(&of("nodes"), 200).total.get(), 1);
-        for n in 0..10_000 {
-            let made_up = n.to_string();
-            m.series(&of(&made_up), 404).total.inc();
-            m.longrunning(&of(&made_up)).inc();
-            m.terminated(&of(&made_up), 429);
-            m.aborted(&of(&made_up));
-        }
-        assert_eq!(series(), MAX_SERIES + 3);
-        assert_eq!(
-            r.gather().iter().map(|f| f.get_metric().len()).max(),
-            Some(MAX_SERIES + 3)
-        );
-    }
-}
+mod tests;

@@ -59,7 +59,7 @@ impl StorageFamilies {
                     "Objects in lists served from the store itself.",
                 ),
             ],
-            events: of_resource("apiserver_storage_events_received_total", "Changes that etcd has told."),
+            events: of_resource("apiserver_storage_events_received_total", "Changes received from etcd."),
             bookmarks: of_resource("etcd_bookmark_total", "Notes of progress that etcd has sent."),
             bookmark_gauge: int_gauges(
                 r,

@@ -1,5 +1,5 @@
-//! [`TimedHistogram`]: how long a value was in which range, as upstream's timing histograms: each nanosecond counts as one
-//! observation. [`TimedFamily`] shows them under one name.
+//! [`TimedHistogram`]: how long a value was in which range, as upstream's timing histograms: each nanosecond
+//! counts as one observation. [`TimedFamily`] shows them under one name.
 
 use super::VALID;
 use super::derived::label;

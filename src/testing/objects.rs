@@ -2,6 +2,7 @@
 //! to the store. Opaque, so that the tables of the control plane stay private.
 
 use crate::admission::{Admission, AdmitAll};
+use crate::apimachinery::apply::{ApplyRequest, Writer};
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -16,7 +17,7 @@ use crate::extensions::definitions::CustomResourceDefinition;
 use crate::proxy::resolver::SystemResolver;
 use crate::registry::StoreLookup;
 use crate::registry::resource::{Backing, Resource};
-use crate::registry::schema::ManagerInfo;
+use crate::registry::schema::reset_set;
 use crate::registry::strategy::Change;
 use crate::request::Response;
 use crate::storage::embedded::{Engine, ResourceConfig};
@@ -87,11 +88,10 @@ impl Objects {
     }
 
     /// Makes a manager the owner of all fields of a new object.
-    ///
-    /// # Errors
-    /// Malformed managed fields.
-    pub fn manage(&self, object: &mut Value, manager: &str) -> Result<()> {
-        self.0.schema.manage_update(None, object, &who(manager), RESET)
+    pub fn manage(&self, object: &mut Value, manager: &str) {
+        self.0
+            .schema
+            .manage_update(None, object, &who(manager), &reset_set(RESET));
     }
 
     /// Performs a server-side apply.
@@ -99,9 +99,12 @@ impl Objects {
     /// # Errors
     /// A conflict.
     pub fn apply(&self, live: &Value, configuration: Value, manager: &str) -> Result<Value> {
-        self.0
-            .schema
-            .apply(Some(live), configuration, &who(manager), false, RESET)
+        let request = ApplyRequest {
+            writer: who(manager),
+            force: false,
+            reset: &reset_set(RESET),
+        };
+        self.0.schema.apply(Some(live), configuration, &request)
     }
 
     /// The response to a list of `count` objects that all are this one.
@@ -133,8 +136,8 @@ pub fn entry(object: &Value, key: &str) -> Arc<Entry> {
     Arc::new(Draft::new(object, vec![]).into_entry(key, Revision(7)))
 }
 
-fn who(manager: &str) -> ManagerInfo<'_> {
-    ManagerInfo {
+fn who(manager: &str) -> Writer<'_> {
+    Writer {
         manager,
         subresource: "",
         now: NOW,
@@ -142,8 +145,9 @@ fn who(manager: &str) -> ManagerInfo<'_> {
     }
 }
 
-fn plane(engine: &Arc<Engine>) -> ControlPlane {
-    let config = controlplane::Config {
+/// The configuration of a control plane whose dependencies do nothing.
+pub(crate) fn config() -> controlplane::Config {
+    controlplane::Config {
         service_ranges: vec![("10.0.0.0".parse().expect("an address"), 24)],
         node_ports: (30000, 32767),
         event_ttl_seconds: 3600,
@@ -168,7 +172,10 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
         },
         tokens: None,
         definitions: Arc::new(CustomResourceDefinition),
-    };
+    }
+}
+
+fn plane(engine: &Arc<Engine>) -> ControlPlane {
     let storage = |row: &Resource| -> Arc<dyn Storage> {
         let Backing::Stored { prefix } = &row.backing else {
             unreachable!("only rows with a store of their own are asked for one")
@@ -180,5 +187,5 @@ fn plane(engine: &Arc<Engine>) -> ControlPlane {
         })
     };
     let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
-    controlplane::build(config, &StoreLookup::default(), &storage, &admission).expect("the range is usable")
+    controlplane::build(config(), &StoreLookup::default(), &storage, &admission).expect("the range is usable")
 }

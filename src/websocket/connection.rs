@@ -1,5 +1,5 @@
-//! [`WebSocket`]: messages in both directions over an upgraded connection. Pings are answered while the connection is read,
-//! and sent to clients that are silent.
+//! [`WebSocket`]: messages in both directions over an upgraded connection. Pings are answered while the
+//! connection is read, and sent to clients that are silent.
 
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};

@@ -1,4 +1,5 @@
-//! [`Name`]: the identity attributes of a distinguished name (user, groups and UID of a certificate's subject).
+//! [`Name`]: the identity attributes of a distinguished name (user, groups and UID of a certificate's
+//! subject).
 
 use super::Malformed;
 use super::der::{Element, OBJECT_IDENTIFIER, Reader, SEQUENCE, SET};

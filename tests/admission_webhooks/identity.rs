@@ -1,5 +1,5 @@
-//! Who webhooks are told the gateway is: the users of a kubeconfig, and the loopback user for a webhook that
-//! is an aggregated API behind the gateway's own Service.
+//! The identity of the gateway towards webhooks: the users of a kubeconfig, and the loopback user for a
+//! webhook that is an aggregated API behind the gateway's own Service.
 
 use crate::world::{CONFIGMAPS, Kind, World, configmap, with};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use torana::apimachinery::value::Value;
 use torana::json;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kubeconfig_of_the_configuration_file_says_who_the_gateway_is() {
+async fn the_gateway_authenticates_with_the_kubeconfig_of_the_configuration_file() {
     let w = World::start_with(|dir| {
         let (kubeconfig, file) = (dir.join("webhooks.kubeconfig"), dir.join("admission.yaml"));
         let users =
@@ -37,7 +37,7 @@ async fn a_kubeconfig_of_the_configuration_file_says_who_the_gateway_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_behind_the_gateways_own_service_is_asked_as_the_loopback_user() {
+async fn a_webhook_behind_the_gateways_own_service_is_called_as_the_loopback_user() {
     let w = World::start().await;
     let service =
         json!({"metadata": {"name": "reviewer"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});

@@ -135,7 +135,7 @@ async fn reviews_say_what_is_done_to_what() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_audit_log_says_where_the_time_of_a_slow_write_went() {
+async fn the_audit_log_breaks_down_the_latency_of_a_slow_write() {
     let w = World::start_with(|dir| {
         let policy = dir.join("policy.yaml");
         let rules =

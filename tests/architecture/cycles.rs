@@ -17,9 +17,6 @@ const KNOWN: &[&[&str]] = &[
         "storage/entry",
         "storage/interface",
     ],
-    &["storage/cacher/backlog", "storage/cacher/hub"],
-    &["storage/embedded/committer", "storage/embedded/maintenance"],
-    &["crates/apimachinery/apply/changes", "crates/apimachinery/apply/managed"],
 ];
 
 type Module = Vec<String>;

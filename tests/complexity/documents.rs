@@ -73,6 +73,14 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// `n` texts joined by commas.
+/// An apply of a ConfigMap with `n` keys.
+fn apply_of_data(n: usize, query: &str) -> Call {
+    let data = joined(n, |i| format!(r#""k{i:06}":"w""#));
+    let body =
+        format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{TARGET}"}},"data":{{{data}}}}}"#);
+    patch(APPLY, query, body)
+}
+
 fn joined(n: usize, one: impl Fn(usize) -> String) -> String {
     (0..n).map(one).collect::<Vec<_>>().join(",")
 }
@@ -493,25 +501,13 @@ pub(crate) const ALL: &[Document] = &[
         name: "apply: conflicts with many managers",
         lengths: COUNTS,
         stored: Some(with_managers),
-        call: |n| {
-            let data = joined(n, |i| format!(r#""k{i:06}":"w""#));
-            let body = format!(
-                r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{TARGET}"}},"data":{{{data}}}}}"#
-            );
-            patch(APPLY, "&fieldManager=fuzzer", body)
-        },
+        call: |n| apply_of_data(n, "&fieldManager=fuzzer"),
     },
     Document {
         name: "apply: fields taken from many managers",
         lengths: COUNTS,
         stored: Some(with_managers),
-        call: |n| {
-            let data = joined(n, |i| format!(r#""k{i:06}":"w""#));
-            let body = format!(
-                r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{TARGET}"}},"data":{{{data}}}}}"#
-            );
-            patch(APPLY, "&fieldManager=fuzzer&force=true", body)
-        },
+        call: |n| apply_of_data(n, "&fieldManager=fuzzer&force=true"),
     },
     Document {
         name: "update: managed fields of many managers",

@@ -39,6 +39,18 @@ pub(crate) struct Finding {
     pub ratio: f64,
 }
 
+impl Finding {
+    fn of((before, after): (&Sample, &Sample), n: usize, what: &'static str, ratio: f64) -> Self {
+        Self {
+            what,
+            n,
+            before: *before,
+            after: *after,
+            ratio,
+        }
+    }
+}
+
 impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
@@ -179,15 +191,7 @@ fn ratios(before: &Sample, after: &Sample) -> (f64, f64) {
 fn over_budget(before: &Sample, after: &Sample, n: usize) -> Option<Finding> {
     let sent = u32::try_from(after.sent).unwrap_or(u32::MAX);
     let (cpu, peak) = ratios(before, after);
-    let finding = |what, ratio| {
-        Some(Finding {
-            what,
-            n,
-            before: *before,
-            after: *after,
-            ratio,
-        })
-    };
+    let finding = |what, ratio| Some(Finding::of((before, after), n, what, ratio));
     if after.cost.cpu > CPU_MOST.0 + CPU_MOST.1 * sent {
         return finding("more CPU time than a request may take,", cpu);
     }
@@ -200,15 +204,7 @@ fn over_budget(before: &Sample, after: &Sample, n: usize) -> Option<Finding> {
 /// The finding, if any, for a sample whose input is twice that of the previous one.
 fn compare(before: &Sample, after: &Sample, n: usize) -> Option<Finding> {
     let (cpu, peak) = ratios(before, after);
-    let finding = |what, ratio| {
-        Some(Finding {
-            what,
-            n,
-            before: *before,
-            after: *after,
-            ratio,
-        })
-    };
+    let finding = |what, ratio| Some(Finding::of((before, after), n, what, ratio));
     if let Some(finding) = over_budget(before, after, n) {
         return Some(finding);
     }

@@ -203,15 +203,7 @@ pub(crate) fn everything() -> ListOptions {
 }
 
 pub(crate) fn from_now() -> WatchOptions {
-    WatchOptions {
-        prefix: String::new(),
-        single: false,
-        predicate: Predicate(None),
-        since: None,
-        initial: None,
-        bookmarks: false,
-        until: None,
-    }
+    WatchOptions::all()
 }
 
 pub(crate) fn labelled(value: &'static str) -> Predicate {

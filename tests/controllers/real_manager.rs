@@ -87,7 +87,7 @@ fn a_real_manager_works_with_a_gateway_without_loops() {
 }
 
 #[test]
-fn a_real_manager_takes_over_from_the_loops_and_gives_back() {
+fn a_real_manager_takes_over_from_the_loops_and_releases_its_lease() {
     let Some(binary) = binary() else { return };
     let (_dir, g) = gateway();
     let has_account = |namespace: &str| exists(&g, &["sa", "default", "-n", namespace]);

@@ -56,7 +56,7 @@ fn a_secret_is_filled_with_a_token_and_deleted_with_its_account() {
 }
 
 #[test]
-fn a_generated_token_that_nobody_uses_is_marked_and_then_deleted() {
+fn an_unused_generated_token_is_marked_and_then_deleted() {
     let (dir, g) = gateway();
     g.kubectl(&["create", "serviceaccount", "robot"]);
     for name in ["unused", "mounted", "made"] {

@@ -40,7 +40,7 @@ fn condition(g: &Gateway, kind: &str) -> String {
 }
 
 #[test]
-fn a_refused_deletion_and_a_finalizer_are_told_in_the_conditions() {
+fn conditions_report_a_refused_deletion_and_a_finalizer() {
     let (_dir, g) = gateway();
     g.kubectl_in(&["apply", "-f", "-"], Some(KEPT));
     wait_for("the policy is in force", || {

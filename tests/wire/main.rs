@@ -205,7 +205,7 @@ fn recorded_exchanges_are_answered_as_by_kube_apiserver() {
     assert!(failures.is_empty(), "\n{failures}");
 }
 
-/// Records all cases anew from the server that the environment names, into the directory `WIRE_RECORD`.
+/// Records all cases again from the server that the environment names, into the directory `WIRE_RECORD`.
 #[test]
 #[ignore = "needs a kube-apiserver: README.md"]
 fn record() {

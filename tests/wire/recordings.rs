@@ -21,7 +21,7 @@ struct Line {
 /// A case and the responses of kube-apiserver, one per step.
 pub(crate) struct Recording {
     pub case: Case,
-    /// The text of the case, which is written back unchanged when its responses are recorded anew.
+    /// The text of the case, which is written back unchanged when its responses are recorded again.
     text: Box<RawValue>,
     pub recorded: Vec<Value>,
 }

@@ -1,15 +1,19 @@
 //! Codecs for the object tree: JSON, YAML, CBOR and the protobuf envelope.
 //!
 //! Each codec is a module of its own. [`budget`] bounds the memory a decoder may use; [`strict_errors`]
-//! collects the warnings of a decoder. Media type negotiation is left to `endpoints`.
+//! collects the warnings of a decoder; [`InFile`] adds the name of a file to an error. Media type negotiation
+//! is left to `endpoints`.
 
 pub mod budget;
 pub mod cbor;
 mod go_syntax;
+mod in_file;
 pub mod json;
 pub mod protobuf;
 pub mod strict_errors;
 pub mod yaml;
+
+pub use in_file::InFile;
 
 /// Errors whose text is a client's to read become the message of a 400 (`Status::bad_request` takes them).
 macro_rules! messages {

@@ -15,7 +15,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Maximum bytes of a path. Map keys are chosen by the client, and every nested path repeats its parents' keys.
+/// Maximum bytes of a path. Map keys are chosen by the client, and every nested path repeats its parents'
+/// keys.
 const MAX_PATH: usize = 2048;
 /// Maximum bytes of a value shown in an error.
 const MAX_VALUE: usize = 16 * 1024;
@@ -41,10 +42,11 @@ impl FieldPath {
             self.with([".", name, ""])
         }
     }
-    /// Appends three parts. Validation builds a path for every field but reads it only on an error, so this avoids
-    /// `format!`.
+    /// Appends three parts. Validation builds a path for every field but reads it only on an error, so this
+    /// avoids `format!`.
     fn with(&self, parts: [&str; 3]) -> Self {
-        /// The inline capacity of [`Str`]. Longer text is built in a `String`, which grows more cheaply, and converted.
+        /// The inline capacity of [`Str`]. Longer text is built in a `String`, which grows more cheaply, and
+        /// converted.
         const INLINE: usize = 24;
         // Loops over what a client sent build a path for each element.
         pause();
@@ -63,8 +65,8 @@ impl FieldPath {
         parts.iter().for_each(|p| path.push_str(p));
         Self(path)
     }
-    /// Truncates a path that would exceed [`MAX_PATH`] and ends it in dots. Children of a truncated path have the
-    /// same path.
+    /// Truncates a path that would exceed [`MAX_PATH`] and ends it in dots. Children of a truncated path have
+    /// the same path.
     #[cold]
     fn shortened(&self, parts: [&str; 3]) -> Self {
         const DOTS: &str = "...";
@@ -127,8 +129,8 @@ pub enum FieldErrorKind {
     More(usize),
 }
 
-/// A validation error of one field. Boxed to one word because a thousand call sites may push one and few objects ever
-/// produce one.
+/// A validation error of one field. Boxed to one word because a thousand call sites may push one and few
+/// objects ever produce one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError(Box<Fault>);
 
@@ -158,8 +160,8 @@ impl DerefMut for FieldError {
     }
 }
 
-/// Renders a bad value as upstream does: strings quoted as by Go's `%q`, numbers and booleans bare, anything else as
-/// JSON. Long values are truncated.
+/// Renders a bad value as upstream does: strings quoted as by Go's `%q`, numbers and booleans bare, anything
+/// else as JSON. Long values are truncated.
 pub fn show(value: &Value) -> String {
     match value {
         Value::String(s) if s.len() > MAX_VALUE => {
@@ -252,8 +254,8 @@ impl FieldError {
     pub fn internal<'a>(path: &FieldPath, detail: impl Into<Cow<'a, str>>) -> Self {
         Self::of(FieldErrorKind::Internal, path, None, detail.into())
     }
-    /// The value is not in `supported`. The values are shown quoted, in the given order; upstream sorts sets first,
-    /// so callers do.
+    /// The value is not in `supported`. The values are shown quoted, in the given order; upstream sorts sets
+    /// first, so callers do.
     pub fn not_supported(path: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
         Self::none_of(path, &value.into(), supported)
     }

@@ -1,9 +1,9 @@
 //! Cooperative interruption of long computations.
 //!
-//! A decoder or validator whose work depends on client-chosen sizes cannot be preempted: it occupies its thread until
-//! it returns. Such loops call [`checkpoint`]. If the computation runs under a [`Limit`] that is exceeded (its time
-//! is up, or the caller no longer waits for the result), the checkpoint unwinds the stack to [`run`], which returns
-//! [`Interrupted`].
+//! A decoder or validator whose work depends on client-chosen sizes cannot be preempted: it occupies its
+//! thread until it returns. Such loops call [`checkpoint`]. If the computation runs under a [`Limit`] that is
+//! exceeded (its time is up, or the caller no longer waits for the result), the checkpoint unwinds the stack
+//! to [`run`], which returns [`Interrupted`].
 //!
 //! Unwinding lets pure functions keep their signatures instead of threading an error through every caller;
 //! rust-analyzer's `salsa::Cancelled` makes the same choice. It is sound because checkpoints appear in pure
@@ -38,15 +38,16 @@ thread_local! {
     static LIMIT: RefCell<Option<Rc<dyn Limit>>> = const { RefCell::new(None) };
 }
 
-/// Unwinds to [`run`] if the enclosing computation should stop. Costs about a nanosecond: cheap enough for a loop
-/// over elements, too expensive for a loop over bytes.
+/// Unwinds to [`run`] if the enclosing computation should stop. Costs about a nanosecond: cheap enough for a
+/// loop over elements, too expensive for a loop over bytes.
 #[inline]
 pub fn checkpoint() {
     count_down(check);
 }
 
-/// As [`checkpoint`], but never unwinds: for loops that must not be interrupted, since a lock may be held or a write may
-/// be half done. A thread of low priority otherwise runs to the end of its time slice, whoever waits for its core.
+/// As [`checkpoint`], but never unwinds: for loops that must not be interrupted, since a lock may be held or
+/// a write may be half done. A thread of low priority otherwise runs to the end of its time slice, whoever
+/// waits for its core.
 #[inline]
 pub fn pause() {
     count_down(check_pause);
@@ -64,15 +65,15 @@ fn count_down(due: impl FnOnce()) {
     });
 }
 
-/// A checkpoint before work that calls none itself and takes longer than some microseconds: evaluates the limit at once
-/// instead of every 256th time. For loops over chunks of bytes.
+/// A checkpoint before work that calls none itself and takes longer than some microseconds: evaluates the
+/// limit at once instead of every 256th time. For loops over chunks of bytes.
 pub fn checkpoint_now() {
     COUNTDOWN.set(INTERVAL);
     check();
 }
 
-/// Compares by `compare`, and [pauses](pause) if it is time: sorting by keys that a client has sent may take tens of
-/// milliseconds.
+/// Compares by `compare`, and [pauses](pause) if it is time: sorting by keys that a client has sent may take
+/// tens of milliseconds.
 #[inline]
 pub fn pausing<T>(compare: impl Fn(&T, &T) -> Ordering) -> impl Fn(&T, &T) -> Ordering {
     move |a, b| {

@@ -1,4 +1,5 @@
-//! [`JsonPath`]: the path language of printer columns and selectable fields (`k8s.io/client-go/util/jsonpath`).
+//! [`JsonPath`]: the path language of printer columns and selectable fields
+//! (`k8s.io/client-go/util/jsonpath`).
 //!
 //! Start at [`JsonPath::parse`] and [`JsonPath::find`]. Syntax and results are upstream's with missing keys
 //! allowed, oddities included. Two differences: members of an object are visited in sorted instead of random

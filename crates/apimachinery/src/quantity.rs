@@ -33,7 +33,7 @@ pub struct Quantity {
     /// Saturates at the bounds of `i128`.
     nanos: i128,
     format: Format,
-    /// What [`Quantity::value`] and [`Quantity::milli_value`] return.
+    /// The result of [`Quantity::value`] and [`Quantity::milli_value`].
     units: i64,
     millis: i64,
     amount: Option<Amount>,

@@ -50,7 +50,7 @@ pub enum Error {
         text: String,
         /// Go's layout.
         layout: &'static str,
-        /// What is left of the text where it differs.
+        /// The rest of the text from where it differs.
         rest: String,
         /// The element of the layout that was expected there.
         element: &'static str,

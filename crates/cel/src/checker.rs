@@ -18,13 +18,13 @@ use std::sync::Arc;
 pub(crate) struct Checked {
     /// The type of each node, by id.
     pub types: Vec<Type>,
-    /// What each node refers to, by id.
+    /// The reference of each node, by id.
     pub references: Vec<Reference>,
     /// The declared variables that the expression reads.
     pub variables: Vec<Arc<str>>,
 }
 
-/// What a node refers to.
+/// The declaration that a node refers to.
 #[derive(Clone, Default)]
 pub(crate) enum Reference {
     /// The node is no reference.

@@ -5,7 +5,7 @@ use crate::types::Type;
 use crate::value::Val;
 use crate::value::net::Net;
 
-/// What a call costs: part of it is known before the call, and bounds its work; the rest depends on the
+/// The cost of a call: part of it is known before the call, and bounds its work; the rest depends on the
 /// result.
 #[derive(Clone, Copy)]
 pub(crate) struct CallCost {
@@ -13,7 +13,7 @@ pub(crate) struct CallCost {
     after: Option<fn(&Val<'_>) -> u64>,
 }
 
-/// What creating a list costs.
+/// The cost of creating a list.
 const LIST: u64 = 10;
 /// An authorization check costs so much that an expression can have two.
 const CHECK: u64 = 350_000;
@@ -124,7 +124,7 @@ fn allocation(result: &Val<'_>) -> u64 {
     size(result) + 1 + LIST
 }
 
-/// What a call costs. Without a single overload, of the language's own functions only equality depends on
+/// The cost of a call. Without a single overload, of the language's own functions only equality depends on
 /// sizes.
 pub(crate) fn of_call(function: &str, overload: Option<&Overload>) -> CallCost {
     let first = overload.and_then(|o| o.params.first());

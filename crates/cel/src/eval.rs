@@ -314,7 +314,7 @@ impl<'p, 'a> Machine<'p, 'a> {
     }
 
     fn invoke(&mut self, call: &'a Call, args: &mut [Val<'a>]) -> Out<'a> {
-        // What is charged before the call bounds what the call does.
+        // The cost charged before the call bounds its work.
         self.charge(call.cost.before(args))?;
         let pattern = match &call.regex {
             Regex::None => None,

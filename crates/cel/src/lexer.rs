@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-/// Words that the language reserves, although they have no meaning. Identifiers cannot have these names; fields after a dot
-/// can.
+/// Words that the language reserves, although they have no meaning. Identifiers cannot have these names;
+/// fields after a dot can.
 pub(crate) const RESERVED: [&str; 17] = [
     "as",
     "break",

@@ -145,7 +145,7 @@ fn find<'a>(variables: &[Variable<'a>], name: &str) -> Option<Out<'a>> {
 pub struct Outcome<'a> {
     /// The result, or why there is none.
     pub value: Out<'a>,
-    /// What the evaluation cost.
+    /// The cost of the evaluation.
     pub cost: u64,
 }
 
@@ -227,7 +227,7 @@ impl Environment {
     /// Parses and checks an expression.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// [`Issues`]: the errors in the expression.
     pub fn compile(&self, source: &str) -> Result<Program, Issues> {
         let tree = parser::parse(source, self.binds)?;
         let checked = checker::check(source, &tree.root, tree.ids, self)?;

@@ -1,6 +1,6 @@
 //! A recursive-descent parser. The entry point is [`parse`]. `operators` reads operators by their precedence,
 //! `operands` what stands between them; `macros` expands macros while their calls are read, and `recovery`
-//! decides how parsing goes on after an error.
+//! decides how parsing continues after an error.
 
 pub(crate) mod macros;
 mod operands;
@@ -88,7 +88,7 @@ pub(crate) struct Parser<'s> {
     /// True from a token that was assumed to be there to the next one that is: what is wrong there is not
     /// reported.
     recovering: bool,
-    /// What closes the brackets that are open here, the innermost last.
+    /// The closing brackets still expected here, the innermost last.
     open: Vec<&'static str>,
     pub errors: Vec<(u32, String)>,
 }

@@ -5,134 +5,19 @@
 //! conversions. The planner does likewise, so that costs agree.
 
 mod fold;
+mod node;
+
+pub(crate) use node::{Call, Fold, Index, Members, Node, Regex, Select, Selection};
 
 use crate::ast::{Call as CallExpr, Element, Expr, Kind, Literal, Select as SelectExpr, Struct, op};
 use crate::checker::{Checked, Reference};
-use crate::cost::{self, CallCost};
+use crate::cost;
 use crate::library::regex::{self, Pattern, PatternError};
-use crate::library::{self, Body, Callee, Function};
+use crate::library::{self, Body, Callee};
 use crate::parser::macros::TARGET;
-use crate::types::{ObjectType, Type};
-use crate::value::{Fail, Key, List, NO_OVERLOAD, Text, Val};
-use std::collections::BTreeSet;
+use crate::types::Type;
+use crate::value::{Fail, NO_OVERLOAD, Text, Val};
 use std::sync::Arc;
-
-/// A step.
-pub(crate) enum Node {
-    Const(Val<'static>),
-    /// A declared variable.
-    Variable {
-        index: usize,
-        charge: u64,
-    },
-    /// `has` of a declared variable: true unless reading it fails.
-    Declared {
-        index: usize,
-    },
-    /// A variable of a loop.
-    Local {
-        slot: usize,
-        charge: u64,
-    },
-    /// The accumulator of a loop, moved into the call that changes it.
-    Taken {
-        slot: usize,
-    },
-    Select(Box<Select>),
-    Index(Box<Index>),
-    And(Box<[Node; 2]>),
-    Or(Box<[Node; 2]>),
-    Conditional(Box<[Node; 3]>),
-    NotStrictlyFalse(Box<Node>),
-    /// Whether a value is in a constant list.
-    Member(Box<Node>, Members),
-    Call(Box<Call>),
-    /// The accumulator of a loop with one more element.
-    Append {
-        slot: usize,
-        element: Box<Node>,
-        charge: u64,
-    },
-    List(Box<[(Node, bool)]>),
-    Map(Box<[(Node, Node, bool)]>),
-    Object(Arc<ObjectType>, Box<[(Arc<str>, Node, bool)]>),
-    Fold(Box<Fold>),
-    /// A value with a name, evaluated when it is first read.
-    Bind {
-        slot: usize,
-        value: Box<Node>,
-        result: Box<Node>,
-    },
-    /// A value that the result has twice: it is evaluated once, and charged again where it is read again.
-    Twice {
-        slot: usize,
-        value: Box<Node>,
-        result: Box<Node>,
-    },
-    /// The second read of the value of [`Node::Twice`].
-    Again {
-        slot: usize,
-    },
-    /// `or` and `orValue` of optionals.
-    Alternative {
-        operands: Box<[Node; 2]>,
-        value: bool,
-    },
-}
-
-pub(crate) struct Select {
-    pub operand: Node,
-    pub field: Arc<str>,
-    pub kind: Selection,
-    /// Charged beyond the selection: for an operand that is no attribute itself.
-    pub charge: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Selection {
-    /// `operand.field`
-    Plain,
-    /// `operand.?field`
-    Optional,
-    /// `has(operand.field)`
-    Test,
-}
-
-pub(crate) struct Index {
-    pub operand: Node,
-    pub index: Node,
-    pub optional: bool,
-    /// Charged beyond the lookup: for an operand that is no attribute itself.
-    pub charge: u64,
-}
-
-pub(crate) struct Call {
-    pub function: &'static Function,
-    pub run: library::Run,
-    pub args: Box<[Node]>,
-    pub cost: CallCost,
-    /// True if the result is new, and larger than what the cost bounds.
-    pub builds: bool,
-    pub regex: Regex,
-}
-
-/// The pattern of a call that takes one.
-pub(crate) enum Regex {
-    None,
-    Constant(Pattern),
-    Computed,
-}
-
-pub(crate) struct Fold {
-    pub range: Node,
-    pub init: Node,
-    pub condition: Node,
-    pub step: Node,
-    pub result: Node,
-    pub accumulator: usize,
-    pub var: usize,
-    pub var2: Option<usize>,
-}
 
 /// A plan, and the number of slots that its loop variables need.
 pub(crate) struct Plan {
@@ -197,53 +82,6 @@ pub(crate) fn constant(literal: &Literal) -> Val<'static> {
         Literal::Double(f) => Val::Double(*f),
         Literal::String(s) => Val::String(Text::Shared(s.clone())),
         Literal::Bytes(b) => Val::Bytes(b.clone()),
-    }
-}
-
-impl Node {
-    /// True for an attribute in the sense of cel-go: a variable with selections, or a conditional.
-    fn is_attribute(&self) -> bool {
-        matches!(
-            self,
-            Self::Variable { .. } | Self::Local { .. } | Self::Select(_) | Self::Index(_) | Self::Conditional(_)
-        )
-    }
-
-    fn as_const(&self) -> Option<&Val<'static>> {
-        match self {
-            Self::Const(v) => Some(v),
-            _ => None,
-        }
-    }
-
-    /// The attribute as a part of another one (a branch, an index, what `has` tests), which is not charged
-    /// for itself.
-    fn uncharged(mut self) -> Self {
-        let mut node = &mut self;
-        loop {
-            node = match node {
-                Self::Variable { charge, .. } | Self::Local { charge, .. } => {
-                    *charge = 0;
-                    break;
-                }
-                Self::Select(select) => {
-                    select.charge = 0;
-                    if !select.operand.is_attribute() {
-                        break;
-                    }
-                    &mut select.operand
-                }
-                Self::Index(index) => {
-                    index.charge = 0;
-                    if !index.operand.is_attribute() {
-                        break;
-                    }
-                    &mut index.operand
-                }
-                _ => break,
-            };
-        }
-        self
     }
 }
 
@@ -474,41 +312,4 @@ fn selection(operand: Node, field: Arc<str>, kind: Selection) -> Node {
         field,
         kind,
     }))
-}
-
-/// The elements of a constant list of strings, numbers and booleans.
-#[derive(Default)]
-pub(crate) struct Members {
-    keys: BTreeSet<Key<'static>>,
-    /// The doubles that are no integers, as bits.
-    doubles: BTreeSet<u64>,
-}
-
-impl Members {
-    fn of(list: &Val<'static>) -> Option<Self> {
-        let Val::List(List::Shared(items)) = list else {
-            return None;
-        };
-        let mut members = Self::default();
-        for item in items.iter() {
-            match (Key::find(item), item) {
-                (Some(key), _) => drop(members.keys.insert(key)),
-                (None, Val::Double(f)) => drop(members.doubles.insert(f.to_bits())),
-                _ => return None,
-            }
-        }
-        Some(members)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.doubles.is_empty()
-    }
-
-    pub(crate) fn contains(&self, v: &Val<'_>) -> bool {
-        match (Key::find(v), v) {
-            (Some(key), _) => self.keys.contains(&key),
-            (None, Val::Double(f)) => !f.is_nan() && self.doubles.contains(&f.to_bits()),
-            _ => false,
-        }
-    }
 }

@@ -18,7 +18,7 @@ pub struct Issue {
     pub line: i64,
     /// In code points, from 1.
     pub column: i64,
-    /// What is wrong.
+    /// The error.
     pub message: String,
     snippet: Option<String>,
 }

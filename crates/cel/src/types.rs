@@ -114,7 +114,7 @@ const JSON: Schema = Schema {
     ..ANY
 };
 
-/// What is known about the elements and values in a value of this type without a schema of their own.
+/// The schema of elements and values of this type that have none of their own.
 pub(crate) fn untyped(within: &Type) -> &'static Schema {
     static WITHIN: Schema = JSON;
     match within {

@@ -371,7 +371,7 @@ mod tests {
         // Through another parameter.
         assert!(unifier.assignable(&Type::list(second), &first));
         assert_eq!([&of_first, &both].map(|t| unifier.parts(t)), [15, 28]);
-        // What cannot be assigned leaves nothing behind.
+        // A failed assignment binds no parameters.
         let third = unifier.fresh();
         let wanted = Type::map(third.clone(), Type::Int);
         let found = Type::map(nested(Type::Int, 5), Type::String);

@@ -101,7 +101,7 @@ pub(crate) fn error<T>(message: impl Into<Cow<'static, str>>) -> Result<T, Fail>
     Err(Fail::Error(message.into()))
 }
 
-/// What functions say about values that they do not take; the evaluator adds which.
+/// The message of functions for values that they do not take; the evaluator adds their types.
 pub(crate) const NO_OVERLOAD: &str = "no such overload";
 
 pub(crate) fn no_overload<T>() -> Result<T, Fail> {

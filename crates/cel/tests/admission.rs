@@ -1,4 +1,4 @@
-//! What expressions come to in the environments of admission policies: each line of `admission.tsv` has an
+//! Results of expressions in the environments of admission policies: each line of `admission.tsv` has an
 //! expression, its cost and its outcome in kube-apiserver; each stands for a cause of differences that a
 //! comparison with cel-go found.
 

@@ -1,8 +1,9 @@
-//! Emulates a decode into Go's typed structs followed by an encode, on an untyped tree: unknown fields are reported
-//! and dropped, types are checked, scalars are canonicalized, empty values are dropped and always-written ones added.
-//! The result is what upstream would encode.
+//! Emulates a decode into Go's typed structs followed by an encode, on an untyped tree: unknown fields are
+//! reported and dropped, types are checked, scalars are canonicalized, empty values are dropped and
+//! always-written ones added. The result is what upstream would encode.
 //!
-//! Start at [`normalize`]. Duplicate keys are reported by the JSON codec; field validation policy is the caller's.
+//! Start at [`normalize`]. Duplicate keys are reported by the JSON codec; field validation policy is the
+//! caller's.
 
 mod converter;
 mod order;
@@ -21,9 +22,9 @@ use torana_apimachinery::interrupt::pause;
 use torana_apimachinery::patch::json_type;
 use torana_apimachinery::value::{Str, Value};
 
-/// Memory budget, in bytes, for the always-written fields that are added. An empty container takes three bytes of JSON
-/// and over a hundred in the tree, so a small body could otherwise expand without bound. Objects that fit into the
-/// store stay far below.
+/// Memory budget, in bytes, for the always-written fields that are added. An empty container takes three
+/// bytes of JSON and over a hundred in the tree, so a small body could otherwise expand without bound.
+/// Objects that fit into the store stay far below.
 const MAX_ADDED: usize = 16 << 20;
 
 /// Maximum nesting depth of objects. Only JSON schemas are recursive and can reach it.
@@ -49,19 +50,19 @@ impl From<OverBudget> for DecodeError {
 
 /// Rewrites `v` to what Go would encode after decoding it into `def`; see the module documentation.
 ///
-/// Returns the findings of strict validation (`unknown field "spec.foo"`), at most as many as [`StrictErrors`] keeps,
-/// sorted by key at each level; [`sort_by_document_order`] merges them with the JSON codec's duplicate-key findings in
-/// upstream's order. The caller applies `fieldValidation` to them.
+/// Returns the findings of strict validation (`unknown field "spec.foo"`), at most as many as
+/// [`StrictErrors`] keeps, sorted by key at each level; [`sort_by_document_order`] merges them with the JSON
+/// codec's duplicate-key findings in upstream's order. The caller applies `fieldValidation` to them.
 ///
 /// # Errors
-/// The first value that a type with its own parser refuses (a quantity, a time), else the first value of a wrong type,
-/// with `encoding/json`'s message. `v` is then partially rewritten.
+/// The first value that a type with its own parser refuses (a quantity, a time), else the first value of a
+/// wrong type, with `encoding/json`'s message. `v` is then partially rewritten.
 pub fn normalize(def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
     normalize_under("", def, v)
 }
 
-/// Like [`normalize`], for a part of a document that upstream decodes separately, such as a custom resource's metadata.
-/// Findings are prefixed with `path`; type errors, as upstream, are not.
+/// Like [`normalize`], for a part of a document that upstream decodes separately, such as a custom resource's
+/// metadata. Findings are prefixed with `path`; type errors, as upstream, are not.
 ///
 /// # Errors
 /// As of [`normalize`].
@@ -87,8 +88,8 @@ pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Resu
     Ok(cx.findings.into_texts())
 }
 
-/// What Go encodes for an unset value of this type: `""`, `0`, `false`, `null`, or an object of the always-written
-/// fields.
+/// Go's encoding of an unset value of this type: `""`, `0`, `false`, `null`, or an object of the
+/// always-written fields.
 pub fn zero(ty: Ty) -> Value {
     match ty {
         Ty::String => Value::from(""),
@@ -108,7 +109,8 @@ fn unset(f: &Field) -> Value {
     if f.emit == Emit::Zero { zero(f.ty) } else { Value::Null }
 }
 
-/// The decoder's current path as a linked list through the call stack. Rendered only for a finding or an error.
+/// The decoder's current path as a linked list through the call stack. Rendered only for a finding or an
+/// error.
 #[derive(Clone, Copy)]
 struct At<'a> {
     parent: Option<&'a At<'a>>,
@@ -162,8 +164,8 @@ impl<'a> At<'a> {
         out
     }
 
-    /// Go's `UnmarshalTypeError`: names the innermost struct, and the field path from the root without list indexes and
-    /// map keys.
+    /// Go's `UnmarshalTypeError`: names the innermost struct, and the field path from the root without list
+    /// indexes and map keys.
     fn mismatch(&self, what: &str, go_type: &str) -> DecodeError {
         let (mut owner, mut path) = (None, String::new());
         for step in self.steps() {
@@ -222,7 +224,8 @@ fn go_type(ty: Ty) -> String {
 struct Cx {
     findings: StrictErrors,
     added: DecodeBudget,
-    /// The first value of a wrong type. Go decodes on after one, and reports it only if nothing fails at once.
+    /// The first value of a wrong type. Go decodes on after one, and reports it only if nothing fails at
+    /// once.
     mismatch: Option<DecodeError>,
 }
 
@@ -334,7 +337,8 @@ impl Cx {
                 if *t == Ty::String && map.values().all(|v| matches!(v, Value::String(_))) {
                     return Ok(());
                 }
-                // Amounts of resources are rounded; in Go their maps are of type `ResourceList`, except those of devices.
+                // Amounts of resources are rounded; in Go their maps are of type `ResourceList`, except those
+                // of devices.
                 let amounts = *t == Ty::Quantity && !matches!(at.step, Step::Field(def, _) if of_devices(def));
                 for (key, item) in map.iter_mut() {
                     match amounts && !item.is_null() {
@@ -413,8 +417,9 @@ impl Cx {
 
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
-/// Turns empty lists of always-written fields into null. Upstream does so by storing objects as protobuf, which cannot
-/// tell an empty list from an unset one. Ownership is recorded before; therefore [`normalize`] keeps these lists.
+/// Turns empty lists of always-written fields into null. Upstream does so by storing objects as protobuf,
+/// which cannot tell an empty list from an unset one. Ownership is recorded before; therefore [`normalize`]
+/// keeps these lists.
 pub fn forget_empty_lists(def: &'static TypeDef, v: &mut Value) {
     if has_empty_list(v) {
         forget_in_object(def, v);
@@ -456,7 +461,8 @@ fn forget_in(ty: Ty, v: &mut Value) {
     }
 }
 
-/// Whether upstream stores this type as protobuf. CRDs and APIServices are stored as JSON; lists are never stored.
+/// Whether upstream stores this type as protobuf. CRDs and APIServices are stored as JSON; lists are never
+/// stored.
 fn stored_as_protobuf(def: &TypeDef) -> bool {
     !(def.name.ends_with("List")
         || def.name.starts_with("io.k8s.apiextensions-apiserver.")

@@ -17,7 +17,7 @@ use torana_apimachinery::value::{Map, Value};
 /// The schema of a recursive type, which is also what the shorthands of [`super::SchemaOr`] stand for.
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
-/// What is known of the order of a value's members.
+/// The known order of a value's members.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     /// Nothing: members are sorted.

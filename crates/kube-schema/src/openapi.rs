@@ -16,7 +16,7 @@ use torana_apimachinery::value::{Map, Value};
 /// order.
 static DESCRIPTIONS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.bin"));
 
-/// What query parameters mean: pairs of `<options kind>.<field in lower case>` and the text, each
+/// Descriptions of query parameters: pairs of `<options kind>.<field in lower case>` and the text, each
 /// NUL-terminated.
 static PARAMETERS: &str = include_str!(concat!(env!("OUT_DIR"), "/parameters.txt"));
 

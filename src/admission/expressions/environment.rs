@@ -1,4 +1,5 @@
-//! What expressions may name, and their compilation. Equal expressions in equal environments share a program.
+//! The variables and functions that expressions may use, and their compilation. Equal expressions in equal
+//! environments share a program.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::HashMap;

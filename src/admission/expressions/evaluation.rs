@@ -27,7 +27,7 @@ const UPSTREAM: Limits = Limits {
     expression: 1_000_000,
 };
 
-/// What is evaluated without going to the pool: less than 100 µs.
+/// The budget of an evaluation in place: less than 100 µs.
 const QUICK: Limits = Limits {
     conditions: 2_000,
     evaluation: 2_000,
@@ -37,7 +37,7 @@ const QUICK: Limits = Limits {
 /// About what an evaluation allocates: its costs bound the sizes of what it makes.
 const MEMORY: usize = 16 << 20;
 
-/// What a [`Case`] evaluates: a policy, a mutation of one, or the match conditions of a webhook.
+/// The subject of a [`Case`]: a policy, a mutation of one, or the match conditions of a webhook.
 pub(crate) trait Subject: Send + Sync + 'static {
     /// The result of an evaluation.
     type Findings: Send + 'static;
@@ -51,7 +51,7 @@ pub(crate) trait Subject: Send + Sync + 'static {
 
 /// Everything that an evaluation depends on.
 pub(crate) struct Case<S> {
-    /// What is evaluated.
+    /// The policy, mutation or conditions.
     pub subject: Arc<S>,
     /// The values of variables.
     pub inputs: Inputs,

@@ -20,7 +20,7 @@ pub(crate) struct Inputs {
     pub old: Arc<Value>,
     /// The attributes of the request.
     pub request: Arc<Value>,
-    /// What [`namespace`] makes of the stored namespace.
+    /// The namespace as [`namespace`] presents it.
     pub namespace: Arc<Value>,
     /// The parameters of a policy.
     pub params: Arc<Value>,

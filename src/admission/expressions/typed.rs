@@ -1,10 +1,11 @@
 //! [`TypeChecker`]: compiles the expressions of a policy where the types of its objects are known (upstream's
-//! `policy/validating/typechecking.go`). Its findings are warnings in the policy's status; admission does not depend on them.
+//! `policy/validating/typechecking.go`). Its findings are warnings in the policy's status; admission does not
+//! depend on them.
 
 use super::environment::{NAMESPACE, REQUEST};
 use torana_cel::{Environment, Program, Schema, Type};
 
-/// What expressions may name, with types.
+/// The variables that expressions may use, with their types.
 pub(crate) struct TypeChecker(Environment);
 
 impl TypeChecker {
@@ -36,7 +37,7 @@ impl TypeChecker {
         self.0.declare(&format!("variables.{name}"), schema);
     }
 
-    /// What is wrong with an expression. It may have any type.
+    /// The errors of an expression, which may have any type.
     pub(crate) fn issues(&self, expression: &str) -> Option<String> {
         match self.0.compile(expression) {
             // Constants are evaluated when a program is made, which type checking does not do.

@@ -1,5 +1,5 @@
-//! [`PluralIndex`]: finds the criteria that can match a resource, so that the number of webhooks and policies for other
-//! resources does not matter to a write.
+//! [`PluralIndex`]: finds the criteria that can match a resource, so that the number of webhooks and policies
+//! for other resources does not matter to a write.
 
 use super::Criteria;
 use crate::apimachinery::value::Str;

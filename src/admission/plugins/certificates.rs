@@ -162,21 +162,14 @@ impl Admission for CertificateSubjectRestriction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::testing::{ask, request, update};
-    use crate::authz::Verdict;
+    use crate::admission::testing::{AllowIf, ask, request, update};
     use crate::json;
 
-    /// Allows one verb on one name.
-    struct Only(&'static str, &'static str);
-
-    #[async_trait]
-    impl Authorizer for Only {
-        async fn authorize(&self, asked: &authz::Attributes<'_>) -> Verdict {
-            match asked.verb == self.0 && asked.name == self.1 && asked.resource == "signers" {
-                true => Verdict::allow(""),
-                false => Verdict::no_opinion(""),
-            }
-        }
+    /// Allows one verb on one signer.
+    fn only(verb: &'static str, name: &'static str) -> Arc<dyn Authorizer> {
+        Arc::new(AllowIf(move |asked: &authz::Attributes<'_>| {
+            asked.verb == verb && asked.name == name && asked.resource == "signers"
+        }))
     }
 
     fn csr() -> Value {
@@ -187,10 +180,10 @@ mod tests {
     async fn approval_requires_permission_on_the_signer_or_its_domain() {
         let approval = update(GROUP, "certificatesigningrequests/approval", csr());
         for name in ["example.com/a", "example.com/*"] {
-            let plugin = CertificateApproval(Arc::new(Only("approve", name)));
+            let plugin = CertificateApproval(only("approve", name));
             assert!(ask(&plugin, &approval, &csr()).await.is_ok());
         }
-        let plugin = CertificateApproval(Arc::new(Only("sign", "example.com/a")));
+        let plugin = CertificateApproval(only("sign", "example.com/a"));
         assert_eq!(
             ask(&plugin, &approval, &csr()).await.unwrap_err(),
             "certificatesigningrequests.certificates.k8s.io \"c\" is forbidden: user not permitted to approve requests \
@@ -200,7 +193,7 @@ mod tests {
 
     #[tokio::test]
     async fn changing_certificate_or_conditions_requires_sign() {
-        let plugin = CertificateSigning(Arc::new(Only("approve", "example.com/a")));
+        let plugin = CertificateSigning(only("approve", "example.com/a"));
         let status = update(GROUP, "certificatesigningrequests/status", csr());
         assert!(ask(&plugin, &status, &csr()).await.is_ok());
         let mut signed = csr();

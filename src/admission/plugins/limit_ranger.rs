@@ -22,8 +22,8 @@ enum Subject {
     Claim,
 }
 
-/// What a write is checked as; `None` if limits do not apply. Pods are checked on creation and resize, as
-/// nothing else changes their resources.
+/// The kind of limits that a write is checked against; `None` if limits do not apply. Pods are checked on
+/// creation and resize, as nothing else changes their resources.
 fn subject(attributes: &Attributes) -> Option<Subject> {
     if !attributes.resource.group.is_empty() {
         return None;

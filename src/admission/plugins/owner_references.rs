@@ -121,24 +121,12 @@ impl Admission for OwnerReferencesPermissionEnforcement {
 mod tests {
     use super::*;
     use crate::admission::object_lookup::Cluster;
-    use crate::admission::testing::{ask, request, update};
+    use crate::admission::testing::{AllowIf, ask, request, update};
     use crate::admission::{ServedKind, Versions};
     use crate::apimachinery::apply::OverlayError;
     use crate::apimachinery::gvk::GroupVersionResource;
     use crate::json;
     use crate::storage::Storage;
-
-    struct Only(&'static str, &'static str);
-
-    #[async_trait]
-    impl Authorizer for Only {
-        async fn authorize(&self, asked: &authz::Attributes<'_>) -> Verdict {
-            match asked.verb == self.0 && asked.resource == self.1 {
-                true => Verdict::allow(""),
-                false => Verdict::no_opinion("no rule"),
-            }
-        }
-    }
 
     struct Widgets;
 
@@ -195,7 +183,8 @@ mod tests {
 
     fn plugin(verb: &'static str, resource: &'static str) -> OwnerReferencesPermissionEnforcement {
         let cluster = ObjectLookup::new(Arc::new(Widgets));
-        OwnerReferencesPermissionEnforcement::new(cluster, Arc::new(Only(verb, resource)))
+        let only = move |asked: &authz::Attributes<'_>| asked.verb == verb && asked.resource == resource;
+        OwnerReferencesPermissionEnforcement::new(cluster, Arc::new(AllowIf(only)))
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ pub(crate) struct PodNodeSelector {
 #[error("invalid selector: {0:?}")]
 pub(crate) struct InvalidSelector(String);
 
-/// What is wrong with the selector of a namespace in the configuration.
+/// An error in the selector of a namespace in the configuration.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("{0}: must be a string")]

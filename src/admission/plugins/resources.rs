@@ -24,7 +24,7 @@ impl ResourceKind {
     }
 }
 
-/// Which figures of a pod are counted.
+/// The quantities of a pod that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountingMode {
     /// Only those in the spec of its containers.
@@ -92,7 +92,8 @@ impl<'a> Statuses<'a> {
         }
     }
 
-    /// What a container counts for: the maximum of the spec and of what the status reports as allocated.
+    /// The quantity counted for a container: the maximum of the spec and of what the status reports as
+    /// allocated.
     fn charged(&self, container: &'a Value, side: ResourceKind) -> List<'a> {
         let wanted = list(container.at(&["resources", side.field()]));
         let Some(status) = self.by_name.get(container.str_at(&["name"])) else {

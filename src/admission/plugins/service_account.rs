@@ -119,10 +119,10 @@ fn names_in<'a>(account: &'a Value, list: &str) -> HashSet<&'a str> {
 #[derive(Debug, thiserror::Error)]
 #[error("{using} is not allowed because service account {account} does not reference that {list}")]
 struct NotReferenced {
-    /// What uses it, and its name.
+    /// The kind and name of the user of the Secret.
     using: String,
     account: String,
-    /// What the account would have to list: `secret` or `imagePullSecret`.
+    /// The field of the account that must list it: `secret` or `imagePullSecret`.
     list: &'static str,
 }
 

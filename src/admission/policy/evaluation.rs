@@ -8,7 +8,7 @@ use torana_cel::Val;
 const MAX_MESSAGE: usize = 5 << 10;
 const MAX_ANNOTATION: usize = 10 << 10;
 
-/// How one validation ended, if it does not hold.
+/// A validation that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The place of the validation.

@@ -35,7 +35,7 @@ mod tests;
 const FEW: usize = 8;
 /// About what mutations allocate at a time, besides their evaluation.
 const MEMORY: usize = 16 << 20;
-/// How large mutations may make an object: as large as a client may send one.
+/// Maximum size of an object after mutations: that of an object sent by a client.
 const MAX_OBJECT: usize = 3 << 20;
 /// Most errors that are reported.
 const MAX_ERRORS: usize = 100;
@@ -71,7 +71,7 @@ struct Mutator {
     invocations: Vec<Invocation>,
     checks: Arc<Checks>,
     namespace: Arc<Value>,
-    /// What expressions see besides the object, by version.
+    /// The inputs of expressions besides the object, by version.
     known: Vec<(ServedKind, Inputs)>,
     errors: Errors,
     rounds: Rounds<MutatingPolicies>,
@@ -208,7 +208,7 @@ impl Mutator {
         Ok(mutated)
     }
 
-    /// What expressions see.
+    /// The inputs of expressions.
     async fn inputs(&mut self, invocation: &Invocation, object: &Value) -> Result<Inputs> {
         let target = &invocation.target;
         let shared = match self.known.iter().find(|(of, _)| of == target) {

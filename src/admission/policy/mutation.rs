@@ -10,7 +10,7 @@ use crate::apimachinery::value::Value;
 use std::sync::Arc;
 use torana_cel::{TreeError, Val, WrongNames};
 
-/// What a mutation does to the object.
+/// The change that a mutation makes to the object.
 #[derive(Debug)]
 pub(super) enum Change {
     /// This configuration is to be merged into it.

@@ -1,4 +1,5 @@
-//! [`Policies`]: the compiled policies with their bindings. A change makes the next request rebuild the [`Snapshot`].
+//! [`Policies`]: the compiled policies with their bindings. A change makes the next request rebuild the
+//! [`Snapshot`].
 
 use super::stored::{Binding, StoredPolicy};
 use crate::admission::matching::PluralIndex;

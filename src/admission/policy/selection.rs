@@ -1,5 +1,5 @@
-//! [`Selection`]: which policies and bindings concern a write, and with which parameters they are evaluated (upstream's
-//! `generic.policyDispatcher`).
+//! [`Selection`]: which policies and bindings concern a write, and with which parameters they are evaluated
+//! (upstream's `generic.policyDispatcher`).
 
 use super::params::{self, Misconfigured};
 use super::stored::{Binding, Common};
@@ -65,7 +65,7 @@ impl<'a> Selection<'a> {
         Ok(params::collect(self.cluster, policy.param_kind.as_ref(), binding, self.attributes).await)
     }
 
-    /// What expressions see of the namespace of the write.
+    /// The namespace of the write, as expressions see it.
     ///
     /// # Errors
     /// 404 if it does not exist.

@@ -9,7 +9,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::storage::Entry;
 use std::sync::Arc;
 
-/// What policies of both kinds have.
+/// The fields that policies of both kinds have.
 pub(crate) struct Common {
     pub(super) name: Str,
     pub(super) criteria: Criteria,
@@ -25,7 +25,7 @@ pub(crate) trait StoredPolicy: Send + Sync + Sized + 'static {
     /// Reads a stored object.
     fn parse(object: &Value) -> Self;
 
-    /// What both kinds have.
+    /// The fields that both kinds have.
     fn common(&self) -> &Common;
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Mutation {
     pub kind: MutationKind,
 }
 
-/// What the value of a mutation's expression is.
+/// The form of a mutation's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MutationKind {
     ApplyConfiguration,
@@ -96,13 +96,13 @@ pub(super) struct ParamRef {
     pub deny_if_missing: bool,
 }
 
-/// Which parameters a binding names.
+/// The parameters that a binding refers to.
 pub(super) enum Choice {
     Name(Str),
     Selector(LabelSelector),
 }
 
-/// What happens when a validation fails.
+/// The action when a validation fails.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Actions {
     pub deny: bool,

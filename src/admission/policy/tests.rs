@@ -185,7 +185,7 @@ async fn expensive_expressions_end_at_the_limit_of_their_cost() {
     let refused = message(world.judge(&create(), &object).await);
     assert!(refused.contains("actual cost limit exceeded"), "{refused}");
     assert!(began.elapsed() < Duration::from_secs(10));
-    // What is too much for the first attempt, but not for upstream's limit, is evaluated in whole.
+    // Beyond the budget of the first attempt but within upstream's, the evaluation is repeated to its end.
     object.set(&["l"], (0..20).collect::<Vec<i64>>());
     assert_eq!(message(world.judge(&create(), &object).await), "");
 }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_webhook_that_judges_what_its_backend_needs_is_told() {
+    async fn a_webhook_that_can_lock_out_its_own_backend_is_reported() {
         let text = told(json!({})).await.unwrap();
         assert!(text.contains("judges the pods of namespace \"own\""), "{text}");
         let rules = |resource: &str| json!({"rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": [resource]}]});

@@ -150,7 +150,7 @@ fn denied(webhook: &str, status: Option<Value>) -> Status {
     Status::verbatim(code, status)
 }
 
-/// Records the outcome of a call, and decides what it means: whether the write goes on although the call
+/// Records the outcome of a call, and decides what it means: whether the write continues although the call
 /// failed.
 ///
 /// # Errors

@@ -1,10 +1,10 @@
 //! A webhook of a stored configuration, compiled.
 
-use super::review::Version;
 use crate::admission::expressions::Conditions;
 use crate::admission::matching::Criteria;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
+use crate::client::webhook::ReviewVersion;
 use crate::client::webhook::{UnusableConfig, WebhookConfig};
 use crate::storage::Entry;
 use std::collections::HashMap;
@@ -19,12 +19,12 @@ pub(crate) struct Configuration {
     pub hooks: Vec<Arc<Hook>>,
 }
 
-/// What a failed call means.
+/// The effect of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailurePolicy {
     /// The request fails.
     Fail,
-    /// The request goes on.
+    /// The request continues.
     Ignore,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Hook {
     pub client: Result<WebhookConfig, UnusableConfig>,
     pub timeout: Duration,
     /// The version of the reviews; `None` if the webhook takes none that we know.
-    pub review_version: Option<Version>,
+    pub review_version: Option<ReviewVersion>,
     /// True if the webhook may be called in dry runs.
     pub dry_runs: bool,
     /// True if the webhook is to be called again when later plugins change the object.
@@ -83,7 +83,7 @@ impl Hook {
             },
             client: WebhookConfig::parse(v.get("clientConfig")),
             timeout: seconds.map_or(TIMEOUT, Duration::from_secs),
-            review_version: Version::choose(versions.iter().filter_map(Value::as_str)),
+            review_version: ReviewVersion::choose(versions.iter().filter_map(Value::as_str)),
             dry_runs: matches!(v.str_at(&["sideEffects"]), "None" | "NoneOnDryRun"),
             reinvoke: v.str_at(&["reinvocationPolicy"]) == "IfNeeded",
         }

@@ -1,5 +1,5 @@
-//! [`Configurations`]: the compiled webhook configurations of one kind. A change makes the next request rebuild the
-//! [`Snapshot`], so that a burst of changes costs one rebuild.
+//! [`Configurations`]: the compiled webhook configurations of one kind. A change makes the next request
+//! rebuild the [`Snapshot`], so that a burst of changes costs one rebuild.
 
 use super::advice;
 use super::config::{Configuration, Hook};
@@ -122,7 +122,7 @@ impl Configurations {
         let _ = self.cluster.set(cluster.clone());
     }
 
-    /// What happened to the calls of each webhook, in the order of calls, and the advice about it. `kind` is
+    /// Statistics of the calls of each webhook, in the order of calls, and the advice about it. `kind` is
     /// `Mutating` or `Validating`.
     ///
     /// # Cancel safety

@@ -110,11 +110,11 @@ impl One<'_> {
         let hook = &self.active.hook;
         let mut value = crate::json!({"configuration": (hook.configuration.as_str()), "webhook": (hook.name.as_str())});
         if let Some(answer) = patched.filter(|_| audit.wants_objects()) {
-            let mut told = value.clone();
-            told.set(&["patch"], json::decode(&answer.patch).unwrap_or_default());
-            told.set(&["patchType"], "JSONPatch");
+            let mut annotation = value.clone();
+            annotation.set(&["patch"], json::decode(&answer.patch).unwrap_or_default());
+            annotation.set(&["patchType"], "JSONPatch");
             let key = format!("patch.webhook.admission.k8s.io/{}", self.place);
-            audit.annotate(&key, json::to_string(&told));
+            audit.annotate(&key, json::to_string(&annotation));
         }
         value.set(&["mutated"], mutated);
         let key = format!("mutation.webhook.admission.k8s.io/{}", self.place);

@@ -9,6 +9,7 @@ use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind, GroupVersionResou
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::patch::json_type;
 use crate::apimachinery::value::{Map, Value};
+use crate::client::webhook::ReviewVersion;
 
 #[cfg(test)]
 mod tests;
@@ -16,19 +17,10 @@ mod tests;
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";
 
-/// The version of a review.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// `v1`
-    V1,
-    /// `v1beta1`, of whose answers neither kind nor UID is checked.
-    V1Beta1,
-}
-
 /// A review to be sent.
 pub(crate) struct Review<'a> {
     /// Its version.
-    pub version: Version,
+    pub version: ReviewVersion,
     /// Identifies it in the answer.
     pub uid: &'a str,
     /// The write.
@@ -173,24 +165,6 @@ impl From<InvalidReview> for Unacceptable {
     }
 }
 
-impl Version {
-    /// The first of `admissionReviewVersions` that is known.
-    pub fn choose<'v>(mut accepted: impl Iterator<Item = &'v str>) -> Option<Self> {
-        accepted.find_map(|v| match v {
-            "v1" => Some(Self::V1),
-            "v1beta1" => Some(Self::V1Beta1),
-            _ => None,
-        })
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::V1 => "v1",
-            Self::V1Beta1 => "v1beta1",
-        }
-    }
-}
-
 fn kind(gvk: &GroupVersionKind) -> Value {
     crate::json!({"group": (gvk.group.as_str()), "version": (gvk.version.as_str()), "kind": (gvk.kind.as_str())})
 }
@@ -268,7 +242,7 @@ fn user_info(attributes: &Attributes) -> Value {
 ///
 /// # Errors
 /// `Unacceptable`.
-pub fn answer(version: Version, uid: &str, mutating: bool, body: &[u8]) -> Result<Answer, Unacceptable> {
+pub fn answer(version: ReviewVersion, uid: &str, mutating: bool, body: &[u8]) -> Result<Answer, Unacceptable> {
     let mut review = json::decode(body).map_err(Undecodable::Json)?;
     check_type(version, &review)?;
     let response = review.unset(&["response"]).unwrap_or_default();
@@ -278,7 +252,7 @@ pub fn answer(version: Version, uid: &str, mutating: bool, body: &[u8]) -> Resul
         other => return Err(mistyped("response", &other, "v1.AdmissionResponse").into()),
     };
     let answer = typed(&response)?;
-    if version == Version::V1 {
+    if version == ReviewVersion::V1 {
         let patch_type = response.get("patchType").and_then(Value::as_str);
         check(&review, &response, uid, mutating, &answer, patch_type)?;
         return Ok(answer);
@@ -297,7 +271,7 @@ pub fn answer(version: Version, uid: &str, mutating: bool, body: &[u8]) -> Resul
 }
 
 /// Refuses bodies that upstream's decoder does not convert to a review of this version.
-fn check_type(version: Version, review: &Value) -> Result<(), Undecodable> {
+fn check_type(version: ReviewVersion, review: &Value) -> Result<(), Undecodable> {
     let Value::Object(_) = review else {
         return Err(Undecodable::NotObject(json_type(review)));
     };
@@ -311,7 +285,7 @@ fn check_type(version: Version, review: &Value) -> Result<(), Undecodable> {
         ("", "" | KIND) => Ok(()),
         (v, "" | KIND) if v == own => Ok(()),
         ("admission.k8s.io/v1" | "admission.k8s.io/v1beta1", KIND) => Err(Undecodable::OtherVersion {
-            got: if version == Version::V1 { "v1beta1" } else { "v1" },
+            got: version.other().name(),
             wanted: version.name(),
         }),
         (version, kind) => Err(Undecodable::UnknownKind {

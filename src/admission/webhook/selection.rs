@@ -23,7 +23,7 @@ pub(super) struct Selection<'a> {
     step: &'static str,
     matcher: Matcher<'a>,
     checks: Arc<Checks>,
-    /// What conditions see, by the version of the object.
+    /// The inputs of conditions, by the version of the object.
     inputs: Vec<(ServedKind, Inputs)>,
 }
 

@@ -1,4 +1,4 @@
-//! What happened to the calls of each webhook, for `/debug/admission` and `torana status`.
+//! Statistics of the calls of each webhook, for `/debug/admission` and `torana status`.
 
 use super::config::{FailurePolicy, Hook};
 use super::failure::Failure;

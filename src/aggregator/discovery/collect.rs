@@ -226,8 +226,8 @@ impl Collector {
             self.fetch(&s, service).await
         };
         let failure = outcome.as_ref().err().map(ToString::to_string);
-        let told = failure.as_deref().map_or(Ok(()), Err);
-        self.sync_status.note(&s.name, DocumentKind::Discovery, told);
+        let result = failure.as_deref().map_or(Ok(()), Err);
+        self.sync_status.note(&s.name, DocumentKind::Discovery, result);
         let is_remote = || self.informer.get(name).is_some_and(|now| now.service.is_some());
         if is_remote() {
             match &outcome {

@@ -26,7 +26,7 @@ impl<T> Cached<T> {
         Self(ArcSwapOption::const_empty())
     }
 
-    /// The document of the informer's present snapshot. It is made anew after a change of any APIService.
+    /// The document of the informer's present snapshot. It is rebuilt after a change of any APIService.
     fn of(&self, informer: &Informer<ApiService>, make: impl FnOnce(&Snapshot) -> T) -> Arc<Made<T>> {
         let now = informer.snapshot();
         if let Some(made) = self.0.load_full()
@@ -151,9 +151,6 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(deleted.upgrade().is_none());
-        assert!(
-            list.made.0.load().is_none(),
-            "the list is made anew by the next request"
-        );
+        assert!(list.made.0.load().is_none(), "the next request rebuilds the list");
     }
 }

@@ -118,6 +118,21 @@ fn a_resource_list_becomes_an_aggregated_entry() {
     );
 }
 
+/// The first version of the group `g`.
+async fn version(w: &World) -> crate::apimachinery::Value {
+    let group = w.aggregated("g").await;
+    group.get("versions").items().first().cloned().unwrap_or_default()
+}
+
+/// The storages of APIServices and Services, with one for `g` at this port.
+fn stored(pki: &Pki, port: u16) -> (Arc<MemoryStorage>, Arc<MemoryStorage>) {
+    let (api_services, services) = (MemoryStorage::new(), MemoryStorage::new());
+    let service = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
+    services.set("ns/ext", &service);
+    api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
+    (api_services, services)
+}
+
 #[tokio::test]
 async fn the_last_good_entry_is_listed_as_stale_even_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
@@ -137,15 +152,8 @@ async fn the_last_good_entry_is_listed_as_stale_even_after_a_restart() {
     })
     .await;
     let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
-    let (api_services, services) = (MemoryStorage::new(), MemoryStorage::new());
-    let service = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
-    services.set("ns/ext", &service);
-    api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
+    let (api_services, services) = stored(&pki, port);
     let start = || World::start_in(Some(dir.path().to_owned()), api_services.clone(), services.clone());
-    async fn version(w: &World) -> crate::apimachinery::Value {
-        let group = w.aggregated("g").await;
-        group.get("versions").items().first().cloned().unwrap_or_default()
-    }
     let w = start().await;
     let current = || async { (version(&w).await.str_at(&["freshness"]) == "Current").then_some(()) };
     w.until("freshness", current).await;
@@ -184,20 +192,13 @@ async fn last_good_entries_are_not_listed_if_that_is_turned_off() {
     })
     .await;
     let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();
-    let (api_services, services) = (MemoryStorage::new(), MemoryStorage::new());
-    let service = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
-    services.set("ns/ext", &service);
-    api_services.set("v1.g", &apiservice("g", &pki.ca_pem, port));
+    let (api_services, services) = stored(&pki, port);
     let start = || {
         World::start_with(api_services.clone(), services.clone(), |config| {
             config.disk_cache_dir = Some(dir.path().to_owned());
             config.keeps_discovery = false;
         })
     };
-    async fn version(w: &World) -> crate::apimachinery::Value {
-        let group = w.aggregated("g").await;
-        group.get("versions").items().first().cloned().unwrap_or_default()
-    }
     let w = start().await;
     let current = || async { (version(&w).await.get("resources").items().len() == 1).then_some(()) };
     w.until("its resources", current).await;

@@ -147,20 +147,20 @@ mod tests {
                 "\"things\" of g/v1 has 65 subresources, at most 64 are taken",
             ),
         ] {
-            let told = groups(&document(resource)).unwrap_err().to_string();
-            assert_eq!(told, format!("discovery is refused: {why}"));
+            let message = groups(&document(resource)).unwrap_err().to_string();
+            assert_eq!(message, format!("discovery is refused: {why}"));
         }
         let many = json!({"version": "v1", "resources": (vec![json!({"resource": "r"}); 4_001])});
-        let told = version("g", &many).unwrap_err().to_string();
+        let message = version("g", &many).unwrap_err().to_string();
         assert_eq!(
-            told,
+            message,
             "discovery is refused: g/v1 has 4001 resources, at most 4000 are taken"
         );
-        let told = groups(&json!({"items": (vec![json!({}); 1_001])}))
+        let message = groups(&json!({"items": (vec![json!({}); 1_001])}))
             .unwrap_err()
             .to_string();
         assert_eq!(
-            told,
+            message,
             "discovery is refused: the document has 1001 groups, at most 1000 are taken"
         );
     }

@@ -411,10 +411,13 @@ mod tests {
     #[test]
     fn a_merge_is_counted_for_each_changed_part() {
         let part = |name: &str, hash: &str| -> Named { (name.into(), hash.to_owned()) };
-        let told =
+        let described =
             |c: Vec<Cause>| -> Vec<String> { c.iter().map(|c| format!("{} {}", c.apiservice, c.reason)).collect() };
         let first = vec![part("v1.a", "1"), part("v1.b", "1")];
-        assert_eq!(told(causes(None, "x", &first)), ["local add", "v1.a add", "v1.b add"]);
+        assert_eq!(
+            described(causes(None, "x", &first)),
+            ["local add", "v1.a add", "v1.b add"]
+        );
         let before = Current {
             local: "x".to_owned(),
             remote: first,
@@ -422,9 +425,9 @@ mod tests {
         };
         let now = [part("v1.b", "2"), part("v1.c", "1")];
         assert_eq!(
-            told(causes(Some(&before), "x", &now)),
+            described(causes(Some(&before), "x", &now)),
             ["v1.b update", "v1.c add", "v1.a delete"]
         );
-        assert_eq!(told(causes(Some(&before), "y", &before.remote)), ["local update"]);
+        assert_eq!(described(causes(Some(&before), "y", &before.remote)), ["local update"]);
     }
 }

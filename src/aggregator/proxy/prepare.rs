@@ -1,5 +1,5 @@
-//! [`Ready`]: everything about a proxied request that needs no waiting: the checks, in upstream's order, the address, the
-//! permit, and the request as the backend gets it.
+//! [`Ready`]: everything about a proxied request that needs no waiting: the checks, in upstream's order, the
+//! address, the permit, and the request as the backend gets it.
 
 use super::handler::{ProxyHandler, Remote};
 use super::responses::{self, unreachable_backend};

@@ -6,7 +6,7 @@ struct World {
     services: Arc<MemoryStorage>,
     slices: Arc<MemoryStorage>,
     index: ServiceIndex,
-    told: tokio::sync::mpsc::UnboundedReceiver<()>,
+    notified: tokio::sync::mpsc::UnboundedReceiver<()>,
     _tasks: tokio::task::JoinSet<()>,
 }
 
@@ -15,7 +15,7 @@ async fn world() -> World {
     let (service_informer, run_services) = Informer::new(services.clone(), Service::from_entry);
     let (slice_informer, run_slices) = Informer::new(slices.clone(), EndpointSlice::from_entry);
     let index = ServiceIndex::new(service_informer.clone(), &slice_informer);
-    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    let (tell, notified) = tokio::sync::mpsc::unbounded_channel();
     let tell_too = tell.clone();
     service_informer.subscribe(move |_| tell.send(()).unwrap());
     slice_informer.subscribe(move |_| tell_too.send(()).unwrap());
@@ -28,7 +28,7 @@ async fn world() -> World {
         services,
         slices,
         index,
-        told,
+        notified,
         _tasks: tasks,
     }
 }
@@ -60,7 +60,7 @@ async fn cluster_mode_resolves_to_cluster_ip_or_external_name() {
             &format!("ns/{name}"),
             &json!({"metadata": {"name": (name)}, "spec": (spec)}),
         );
-        w.told.recv().await.unwrap();
+        w.notified.recv().await.unwrap();
     }
     for (name, port, wanted) in [
         ("kubernetes", 443, Ok("127.0.0.1:6443")),
@@ -87,7 +87,7 @@ async fn endpoint_mode_rotates_over_ready_endpoints_of_the_named_port() {
         &json!({"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "ipFamilies": ["IPv4"],
                 "ports": [{"name": "other", "port": 80}, {"name": "https", "port": 443}]}}),
     );
-    w.told.recv().await.unwrap();
+    w.notified.recv().await.unwrap();
     assert_eq!(resolve(&w, true, "kubernetes", 443), Ok("127.0.0.1:6443".into()));
     assert_eq!(
         resolve(&w, true, "s", 443),
@@ -100,7 +100,7 @@ async fn endpoint_mode_rotates_over_ready_endpoints_of_the_named_port() {
     };
     w.slices
         .set("ns/six", &slice("six", "IPv6", json!([{"addresses": ["fd00::1"]}])));
-    w.told.recv().await.unwrap();
+    w.notified.recv().await.unwrap();
     assert_eq!(resolve(&w, true, "s", 443), Ok("[fd00::1]:6443".into()));
     let four = json!([
         {"addresses": ["10.0.0.1"], "conditions": {"ready": false}},
@@ -108,7 +108,7 @@ async fn endpoint_mode_rotates_over_ready_endpoints_of_the_named_port() {
         {"addresses": ["10.0.0.3"], "conditions": {"ready": true}},
     ]);
     w.slices.set("ns/four", &slice("four", "IPv4", four));
-    w.told.recv().await.unwrap();
+    w.notified.recv().await.unwrap();
     let r = ClusterResolver::new(w.index.clone(), "", true);
     let mut seen: Vec<String> = (0..6)
         .map(|_| r.resolve(&ServiceReference::new("ns", "s", 443)).unwrap().to_string())
@@ -117,7 +117,7 @@ async fn endpoint_mode_rotates_over_ready_endpoints_of_the_named_port() {
     seen.dedup();
     assert_eq!(seen, ["10.0.0.2:6443", "10.0.0.3:6443"]);
     w.slices.remove("ns/four");
-    w.told.recv().await.unwrap();
+    w.notified.recv().await.unwrap();
     assert_eq!(resolve(&w, true, "s", 443), Ok("[fd00::1]:6443".into()));
 }
 
@@ -125,12 +125,12 @@ async fn endpoint_mode_rotates_over_ready_endpoints_of_the_named_port() {
 async fn an_informer_reports_changes_missed_between_watches() {
     let mut w = world().await;
     w.services.set("ns/a", &json!({"metadata": {"name": "a"}, "spec": {}}));
-    w.told.recv().await.unwrap();
+    w.notified.recv().await.unwrap();
     w.services.cut_watches();
     w.services.remove("ns/a");
     w.services.set("ns/b", &json!({"metadata": {"name": "b"}, "spec": {}}));
-    w.told.recv().await.unwrap();
-    w.told.recv().await.unwrap();
+    w.notified.recv().await.unwrap();
+    w.notified.recv().await.unwrap();
     assert!(w.index.service("ns/a").is_none() && w.index.service("ns/b").is_some());
 }
 
@@ -149,7 +149,7 @@ async fn cached_endpoints_are_dropped_with_their_service() {
         w.slices.set(&format!("ns/{name}"), &slice(name, "10.0.0.1"));
     }
     for _ in 0..4 {
-        w.told.recv().await.unwrap();
+        w.notified.recv().await.unwrap();
     }
     let r = ClusterResolver::new(w.index.clone(), "127.0.0.1:6443", true);
     let known = |name: &str| r.endpoints(&ServiceReference::new("ns", name, 443)).is_ok();
@@ -157,7 +157,7 @@ async fn cached_endpoints_are_dropped_with_their_service() {
     w.services.remove("ns/a");
     w.slices.set("ns/b", &slice("b", "10.0.0.2"));
     for _ in 0..2 {
-        w.told.recv().await.unwrap();
+        w.notified.recv().await.unwrap();
     }
     assert!(!known("a") && known("b"));
     assert_eq!(r.ready.load().len(), 1);
@@ -170,14 +170,14 @@ async fn endpoints_are_never_empty_while_a_slice_comes_and_goes() {
         "ns/s",
         &json!({"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "ports": [{"name": "https", "port": 443}]}}),
     );
-    w.told.recv().await.unwrap();
+    w.notified.recv().await.unwrap();
     w.slices.set(
         "ns/s",
         &json!({"metadata": {"namespace": "ns", "name": "s", "labels": {"kubernetes.io/service-name": "s"}},
                "addressType": "IPv4", "ports": [{"name": "https", "port": 6443}],
                "endpoints": [{"addresses": ["10.0.0.1"]}]}),
     );
-    w.told.recv().await.unwrap();
+    w.notified.recv().await.unwrap();
     let with_slice = w.index.slices.load_full();
     let wanted = ServiceReference::new("ns", "s", 443);
     let r = ClusterResolver::new(w.index.clone(), "127.0.0.1:6443", true);

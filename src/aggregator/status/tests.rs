@@ -126,13 +126,13 @@ fn hints_name_the_first_thing_to_check() {
     for (why, begins) in [
         (
             "dial tcp 127.0.0.1:1: connect: connection refused",
-            "nobody listens there: see whether the server runs, and on that port",
+            "nothing listens there: check that the server runs, and on that port",
         ),
         ("dial tcp 10.0.0.1:1: i/o timeout", "the address does not answer"),
         ("dial tcp: lookup h: no such host", "the name is not known"),
         (
             "dial unix /run/a: connect: no such file or directory",
-            "nobody listens there: see whether the server runs, and on that socket",
+            "nothing listens there: check that the server runs, and on that socket",
         ),
         (
             "dial unix /run/a: it is in no directory of --backend-socket-dirs",

@@ -22,7 +22,7 @@ const RETRY: Duration = Duration::from_millis(50);
 pub(super) struct Applier {
     dir: PathBuf,
     api: Loopback,
-    /// What was applied last, by group, kind, namespace and name.
+    /// The objects applied last, by group, kind, namespace and name.
     applied: HashMap<[String; 4], Value>,
 }
 
@@ -35,7 +35,7 @@ enum Refusal {
     UnknownKind(String, String),
 }
 
-/// What applying an object has changed.
+/// The result of applying an object.
 enum Outcome {
     Created,
     Configured,

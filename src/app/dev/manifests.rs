@@ -1,6 +1,6 @@
 //! Reads a directory of manifests, and detects changes of it.
 
-use crate::apimachinery::codec::yaml;
+use crate::apimachinery::codec::{InFile, yaml};
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::Value;
 use std::path::{Path, PathBuf};
@@ -41,16 +41,9 @@ fn collect(dir: &Path, depth: usize, files: &mut Fingerprint) {
     }
 }
 
-/// A file of manifests cannot be used.
+/// An error in a file of manifests.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {source}", .file.display())]
-pub(super) struct Error {
-    file: PathBuf,
-    source: Invalid,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum Invalid {
+pub(super) enum InvalidManifests {
     #[error(transparent)]
     Read(#[from] std::io::Error),
     #[error(transparent)]
@@ -63,21 +56,18 @@ enum Invalid {
 ///
 /// # Errors
 /// The file cannot be read, or a document is no object.
-pub(super) fn objects(path: &Path) -> Result<Vec<Value>, Error> {
-    read(path).map_err(|source| Error {
-        file: path.to_owned(),
-        source,
-    })
+pub(super) fn objects(path: &Path) -> Result<Vec<Value>, InFile<InvalidManifests>> {
+    read(path).map_err(InFile::at(path))
 }
 
-fn read(path: &Path) -> Result<Vec<Value>, Invalid> {
+fn read(path: &Path) -> Result<Vec<Value>, InvalidManifests> {
     let text = std::fs::read_to_string(path)?;
     let mut all = Vec::new();
     for document in documents(&text) {
         let value = yaml::decode(document.as_bytes())?;
         match value.kind() {
             _ if value.is_null() => {}
-            "" => return Err(Invalid::NoKind),
+            "" => return Err(InvalidManifests::NoKind),
             "List" => all.extend(value.get("items").items().iter().cloned()),
             _ => all.push(value),
         }

@@ -32,7 +32,7 @@ const TMPFS: u64 = 0x0102_1994;
 
 pub(super) fn examine(dir: &Path, embedded: bool, findings: &mut Vec<Finding>) {
     let check = "data directory";
-    // What does not exist yet is created where its closest parent is.
+    // A missing directory will be created below its closest existing parent.
     let existing = dir.ancestors().find(|p| p.exists()).map(Path::to_owned);
     let existing = existing
         .filter(|p| !p.as_os_str().is_empty())
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stays_behind() {
+    fn the_check_leaves_no_files() {
         let dir = tempfile::tempdir().unwrap();
         let times = measure(dir.path()).unwrap();
         assert!(!times.is_empty());

@@ -16,7 +16,7 @@ const MANY_FILES: u64 = 65_536;
 const ENTROPY: u64 = 128;
 /// When this program was written: a clock before it is wrong.
 const NOT_BEFORE: Duration = Duration::from_secs(1_767_225_600);
-/// What time daemons leave when they have set the clock.
+/// Files that time daemons create once they have set the clock.
 const SYNCHRONIZED: [&str; 4] = [
     "/run/systemd/timesync/synchronized",
     "/run/chrony/chronyd.pid",

@@ -1,12 +1,13 @@
 //! Maintains the condition `Dangling` of each FlowSchema, which shows whether its priority level exists
 //! (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/apf_controller.go`).
 
+use crate::apimachinery::apply::{ApplyRequest, Writer};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::{Value, time};
 use crate::client::Informer;
 use crate::json;
-use crate::registry::schema::ManagerInfo;
+use crate::registry::schema::reset_set;
 use crate::registry::store::Store;
 use crate::registry::strategy::Context;
 use crate::registry::write::WriteOptions;
@@ -73,15 +74,18 @@ impl Dangling {
         let api_version = resource.gvk().api_version();
         let mut patch = json!({"apiVersion": (api_version.as_str()), "kind": "FlowSchema", "metadata": {"name": name}});
         patch.set(&["status", "conditions"], vec![condition]);
-        let who = ManagerInfo {
-            manager: MANAGER,
-            subresource: "status",
-            now: &now,
-            api_version: &api_version,
+        let request = ApplyRequest {
+            writer: Writer {
+                manager: MANAGER,
+                subresource: "status",
+                now: &now,
+                api_version: &api_version,
+            },
+            force: true,
+            reset: &reset_set(resource.strategy.reset_fields("status")),
         };
-        let reset = resource.strategy.reset_fields("status");
         let mut transform = |live: Option<&Value>| match live {
-            Some(_) => resource.schema.apply(live, patch.clone(), &who, true, reset),
+            Some(_) => resource.schema.apply(live, patch.clone(), &request),
             None => Err(Status::not_found(&resource.group_resource(), name)),
         };
         let options = WriteOptions {

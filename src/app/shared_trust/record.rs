@@ -50,7 +50,7 @@ impl Verifiers {
     }
 }
 
-/// What one gateway publishes.
+/// The record that one gateway publishes.
 #[derive(Debug)]
 pub(super) struct TrustRecord {
     pub verifiers: Verifiers,

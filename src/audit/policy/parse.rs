@@ -1,23 +1,18 @@
 //! Strict parser of policy files into [`Policy`]. Errors carry the line number.
 
 use super::{GroupResources, Policy, Rule, Stage, Stages, Verdict};
-use crate::apimachinery::codec::yaml;
+use crate::apimachinery::codec::{InFile, yaml};
 use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
 use crate::request::AuditLevel;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// An invalid or unreadable policy file.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {source}", .file.display())]
-pub struct PolicyError {
-    file: PathBuf,
-    source: InvalidPolicy,
-}
+pub(crate) type PolicyError = InFile<InvalidPolicy>;
 
-/// What is wrong with a policy.
+/// An error in a policy.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidPolicy {
     /// The file cannot be read.
@@ -39,7 +34,7 @@ pub enum InvalidPolicy {
         line: usize,
         /// The path of the field; empty for the whole document.
         path: String,
-        /// What is wrong.
+        /// The error.
         what: String,
     },
 }
@@ -55,10 +50,7 @@ pub(super) fn file(path: &Path) -> Result<Policy, PolicyError> {
         }
         text(&std::fs::read(path)?)
     };
-    read().map_err(|source| PolicyError {
-        file: path.to_owned(),
-        source,
-    })
+    read().map_err(InFile::at(path))
 }
 
 pub(super) fn text(text: &[u8]) -> Result<Policy, InvalidPolicy> {

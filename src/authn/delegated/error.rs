@@ -24,7 +24,7 @@ pub enum DelegatedError {
     Cache(#[from] NoRandomNumbers),
 }
 
-/// What is wrong with the published configuration.
+/// An error in the published configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
     /// The key's value is not a list.

@@ -4,6 +4,7 @@
 use super::configuration::{JwtIssuer, Mapping, Prefixed, Rule};
 use super::expressions::{Expression, Failure, Subject, user_value};
 use crate::apimachinery::field::quote;
+use crate::apimachinery::patch::json_type;
 use crate::apimachinery::value::Value;
 use crate::authn::x509::CREDENTIAL_ID;
 use crate::request::UserInfo;
@@ -18,15 +19,10 @@ fn refused<T>(why: impl Into<String>) -> Result<T> {
 
 /// Go's error for a value that is not of a type.
 fn type_error(v: &Value, go_type: &str) -> String {
-    let kind = match v {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Int(_) | Value::Float(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    format!("json: cannot unmarshal {kind} into Go value of type {go_type}")
+    format!(
+        "json: cannot unmarshal {} into Go value of type {go_type}",
+        json_type(v)
+    )
 }
 
 /// A claim that must be a string.

@@ -38,7 +38,7 @@ pub enum Mapping {
 pub struct Rule {
     /// The condition.
     pub expression: Expression,
-    /// What the error says where it does not hold; may be empty.
+    /// The message if it does not hold; may be empty.
     pub message: String,
 }
 

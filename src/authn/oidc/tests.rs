@@ -9,16 +9,13 @@ use crate::apimachinery::value::Value;
 use crate::authn::jwt::tests::{ec, rsa};
 use crate::authn::jwt::{Algorithm, Signer};
 use crate::authn::{PresentedToken, TokenAuthenticator, TokenUser};
+use crate::client::testing;
 use crate::json;
 use crate::sync::Mutex;
 use crate::tasks::TaskGroup;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
 
 const NOW: i64 = 1_800_000_000;
 
@@ -43,55 +40,25 @@ fn claim(claim: &str, prefix: &str) -> Mapping {
 }
 
 async fn idp() -> Idp {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let tls = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()],
-            PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
-        )
-        .unwrap();
-    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
     let keys: Arc<Mutex<Vec<String>>> = Arc::default();
     let served = Arc::new(AtomicUsize::new(0));
-    let task = tokio::spawn({
-        let (url, keys, served) = (url.clone(), keys.clone(), served.clone());
-        async move {
-            while let Ok((tcp, _)) = listener.accept().await {
-                let Ok(mut tls) = acceptor.accept(tcp).await else {
-                    continue;
-                };
-                let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") {
-                    match tls.read_u8().await {
-                        Ok(b) => head.push(b),
-                        Err(_) => break,
-                    }
-                }
-                let body = if head.starts_with(b"GET /.well-known/openid-configuration ") {
-                    format!(r#"{{"issuer":"{url}","jwks_uri":"{url}/keys"}}"#)
-                } else {
-                    served.fetch_add(1, Ordering::Relaxed);
-                    format!(r#"{{"keys":[{}]}}"#, keys.lock().join(","))
-                };
-                let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-                let _ = tls.write_all(answer.as_bytes()).await;
-                let _ = tls.shutdown().await;
-            }
-        }
+    let (published, count) = (keys.clone(), served.clone());
+    let server = testing::serve(move |head, host| {
+        let body = if head.starts_with(b"GET /.well-known/openid-configuration ") {
+            format!(r#"{{"issuer":"https://{host}","jwks_uri":"https://{host}/keys"}}"#)
+        } else {
+            count.fetch_add(1, Ordering::Relaxed);
+            format!(r#"{{"keys":[{}]}}"#, published.lock().join(","))
+        };
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     });
+    let server = server.await;
     Idp {
-        url,
-        ca: cert,
+        url: format!("https://{}", server.host),
+        ca: server.certificate,
         keys,
         key_sets_served: served,
-        task,
+        task: server.task,
     }
 }
 

@@ -63,54 +63,42 @@ enum TokenFormat {
     Legacy { lookup: bool },
 }
 
+/// The dependencies of the verification of either type.
+#[derive(Clone)]
+pub(crate) struct VerificationDependencies {
+    pub keys: VerificationKeys,
+    /// The server's audiences. Tokens without an audience are valid for these.
+    pub audiences: Vec<String>,
+    pub objects: Arc<dyn ObjectReader>,
+    pub clock: Clock,
+}
+
 /// Authenticates one type of service account token.
 pub(crate) struct ServiceAccountTokens {
     kind: TokenFormat,
     issuers: Vec<String>,
-    keys: VerificationKeys,
-    /// The server's audiences. Tokens without an audience are valid for these.
-    audiences: Vec<String>,
-    objects: Arc<dyn ObjectReader>,
-    clock: Clock,
+    dependencies: VerificationDependencies,
     counts: ServiceAccountTokenMetrics,
 }
 
 impl ServiceAccountTokens {
     /// Authenticates bound tokens (from TokenRequests) of any of `issuers`.
-    pub(crate) fn bound(
-        issuers: Vec<String>,
-        keys: VerificationKeys,
-        audiences: Vec<String>,
-        objects: Arc<dyn ObjectReader>,
-        clock: Clock,
-    ) -> Self {
+    pub(crate) fn bound(issuers: Vec<String>, dependencies: VerificationDependencies) -> Self {
         Self {
             kind: TokenFormat::Bound,
             issuers,
-            keys,
-            audiences,
-            objects,
-            clock,
+            dependencies,
             counts: ServiceAccountTokenMetrics::default(),
         }
     }
 
     /// Authenticates legacy tokens. `lookup` (`--service-account-lookup`) requires that the Secret still
     /// exists.
-    pub(crate) fn legacy(
-        lookup: bool,
-        keys: VerificationKeys,
-        audiences: Vec<String>,
-        objects: Arc<dyn ObjectReader>,
-        clock: Clock,
-    ) -> Self {
+    pub(crate) fn legacy(lookup: bool, dependencies: VerificationDependencies) -> Self {
         Self {
             kind: TokenFormat::Legacy { lookup },
             issuers: vec![LEGACY_ISSUER.to_owned()],
-            keys,
-            audiences,
-            objects,
-            clock,
+            dependencies,
             counts: ServiceAccountTokenMetrics::default(),
         }
     }
@@ -132,7 +120,7 @@ impl ServiceAccountTokens {
             return Ok(None);
         }
         let Ok(token) = Token::parse(text) else { return Ok(None) };
-        let keys = self.keys.all();
+        let keys = self.dependencies.keys.all();
         if of(&keys, &token.key_id).any(|key| token.verified_by(key)) {
             return Ok(Some(token));
         }
@@ -166,26 +154,28 @@ impl TokenAuthenticator for ServiceAccountTokens {
             let subject = token.claims.str_at(&["sub"]).to_owned();
             annotations.push(("authentication.k8s.io/legacy-token", subject));
             self.counts.legacy.inc();
-            token_audiences.clone_from(&self.audiences);
+            token_audiences.clone_from(&self.dependencies.audiences);
         }
         let wanted = match presented.audiences {
-            [] => &self.audiences,
+            [] => &self.dependencies.audiences,
             presented => presented,
         };
         let audiences = intersection(&token_audiences, wanted);
-        if audiences.is_empty() && !self.audiences.is_empty() {
+        if audiences.is_empty() && !self.dependencies.audiences.is_empty() {
             return Err(AuthenticationError(format!(
                 "token audiences {} is invalid for the target audiences {}",
                 quoted(&token_audiences),
                 quoted(wanted)
             )));
         }
-        let now = (self.clock)();
+        let now = (self.dependencies.clock)();
         let mut found = match self.kind {
-            TokenFormat::Bound => super::bound::check(&*self.objects, &token.claims, now, &self.counts).await?,
+            TokenFormat::Bound => {
+                super::bound::check(&*self.dependencies.objects, &token.claims, now, &self.counts).await?
+            }
             TokenFormat::Legacy { lookup } => {
                 super::legacy::Check {
-                    objects: &self.objects,
+                    objects: &self.dependencies.objects,
                     counts: &self.counts,
                     now,
                 }

@@ -90,12 +90,16 @@ fn bench_with(signer: Signer, keys: Vec<PublicKey>) -> Bench {
         let now = now.clone();
         Arc::new(move || now.load(Ordering::Relaxed))
     };
-    let keys = VerificationKeys::new(keys);
-    let audiences = vec![AUD.to_owned()];
+    let dependencies = VerificationDependencies {
+        keys: VerificationKeys::new(keys),
+        audiences: vec![AUD.to_owned()],
+        objects: world.clone(),
+        clock: clock.clone(),
+    };
     let issuers = vec!["https://new".to_owned(), "https://old".to_owned()];
     Bench {
-        bound: ServiceAccountTokens::bound(issuers, keys.clone(), audiences.clone(), world.clone(), clock.clone()),
-        legacy: ServiceAccountTokens::legacy(true, keys, audiences, world.clone(), clock.clone()),
+        bound: ServiceAccountTokens::bound(issuers, dependencies.clone()),
+        legacy: ServiceAccountTokens::legacy(true, dependencies),
         issuer: Issuer::new("https://new".into(), Arc::new(signer), clock),
         world,
         now,

@@ -98,9 +98,9 @@ fn mistakes_name_file_line_and_mend() {
             "torana.yaml: line 4: key \"v\" already set in map; keep one of them",
         ),
     ] {
-        let told = load(body).unwrap_err();
-        assert!(told.starts_with(error), "{told}");
-        assert!(!told.contains('\n'), "{told}");
+        let message = load(body).unwrap_err();
+        assert!(message.starts_with(error), "{message}");
+        assert!(!message.contains('\n'), "{message}");
     }
     let refusal = |text: &str| Configuration::parse("f", text.as_bytes()).unwrap_err().to_string();
     assert_eq!(
@@ -167,7 +167,7 @@ fn docs_configuration_md_is_up_to_date() {
 }
 
 proptest! {
-    /// What is written is read again, whatever a string holds.
+    /// Written values are read back unchanged, for any string.
     #[test]
     fn files_round_trip(text in "[^\0]{0,40}", items in prop::collection::vec("[^,\\s\0][^,\0]{0,10}[^,\\s\0]", 0..4), n in any::<i64>(), b in any::<bool>()) {
         let mut values = Values::default();

@@ -2,7 +2,7 @@
 //! error (client-go `rest/request.go`, apimachinery `api/errors`), or that breaks off.
 
 use super::CallError;
-use super::response::{ReadError, ResponseTurns};
+use super::response::{ReadError, ResponsePermits};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::quote;
 use crate::proxy::tcp;
@@ -33,7 +33,7 @@ impl Received {
         response: Response<B>,
         url: &str,
         limit: usize,
-        turns: &ResponseTurns,
+        permits: &ResponsePermits,
     ) -> Result<Self, CallError>
     where
         B: http_body::Body<Data = Bytes, Error: Into<BoxError>>,
@@ -42,7 +42,7 @@ impl Received {
         let text = |name| Some(head.headers.get(name)?.to_str().ok()?.to_owned());
         let (status, content_type) = (head.status, text(header::CONTENT_TYPE));
         let seconds = text(header::RETRY_AFTER).and_then(|s| s.parse().ok());
-        let body = turns.read(body, limit).await;
+        let body = permits.read(body, limit).await;
         let body = body.map_err(|e| match e {
             ReadError::TooLarge => CallError::TooLarge(url.to_owned(), limit),
             ReadError::Broken(e) => CallError::Transport(format!(

@@ -41,7 +41,7 @@ impl Circuit {
         self.0.lock()
     }
 
-    /// How long calls go on failing at once; `None` if they are made.
+    /// How much longer calls fail immediately; `None` if they are made.
     pub(crate) fn open_for(&self) -> Option<Duration> {
         let (until, _) = self.lock().open.clone()?;
         until

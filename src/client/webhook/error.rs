@@ -24,7 +24,7 @@ pub(crate) enum CallError {
 #[error("could not get REST client: {0}")]
 pub(crate) struct UnusableConfig(#[source] Arc<ConfigError>);
 
-/// What is wrong with the `clientConfig` of a webhook.
+/// An error in the `clientConfig` of a webhook.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConfigError {
     #[error("parse {url:?}: {source}")]

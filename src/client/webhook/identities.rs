@@ -2,7 +2,7 @@
 //! (upstream: `apiserver/pkg/util/webhook/authentication.go`). Entry points: [`Identities::read`] and
 //! [`Identities::of`].
 
-use crate::apimachinery::codec::yaml;
+use crate::apimachinery::codec::{InFile, yaml};
 use crate::apimachinery::value::Value;
 use crate::client::kubeconfig::{self, InvalidUser};
 use http::HeaderValue;
@@ -11,7 +11,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The users of a kubeconfig. The default value has none: the server stays anonymous.
@@ -22,7 +22,7 @@ pub(crate) struct Identities {
     current: Option<Arc<Identity>>,
 }
 
-/// What one user presents.
+/// The credentials of one user.
 #[derive(Default)]
 pub(crate) struct Identity {
     /// The client certificate.
@@ -33,13 +33,10 @@ pub(crate) struct Identity {
 
 /// A kubeconfig cannot be used. `Display` names the file and the user at fault.
 #[derive(Debug, thiserror::Error)]
-#[error("kubeconfig {}: {source}", .file.display())]
-pub(crate) struct InvalidKubeconfig {
-    file: PathBuf,
-    source: Invalid,
-}
+#[error("kubeconfig {0}")]
+pub(crate) struct InvalidKubeconfig(#[source] InFile<Invalid>);
 
-/// What is wrong with a kubeconfig.
+/// An error in a kubeconfig.
 #[derive(Debug, thiserror::Error)]
 enum Invalid {
     #[error(transparent)]
@@ -50,7 +47,7 @@ enum Invalid {
     User { name: String, source: InvalidIdentity },
 }
 
-/// What is wrong with a user.
+/// An error in a user.
 #[derive(Debug, thiserror::Error)]
 enum InvalidIdentity {
     #[error(transparent)]
@@ -76,10 +73,7 @@ impl Identities {
             let document = yaml::decode(&std::fs::read(file)?)?;
             Self::parse(&document, file.parent().unwrap_or(Path::new(".")), provider)
         };
-        read().map_err(|source| InvalidKubeconfig {
-            file: file.to_owned(),
-            source,
-        })
+        read().map_err(|e| InvalidKubeconfig(InFile::at(file)(e)))
     }
 
     fn parse(document: &Value, base: &Path, provider: &CryptoProvider) -> Result<Self, Invalid> {

@@ -9,13 +9,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A response up to this many bytes needs no turn.
+/// A response up to this many bytes needs no permit.
 const SMALL: usize = 64 << 10;
 /// Most larger responses in memory at the same time.
 const LARGE_RESPONSES: usize = 4;
 
-/// The turns of one webhook's large responses.
-pub(super) struct ResponseTurns(Arc<Semaphore>);
+/// The permits of one webhook's large responses.
+pub(super) struct ResponsePermits(Arc<Semaphore>);
 
 /// Why a body was not read.
 #[derive(Debug)]
@@ -26,27 +26,27 @@ pub(super) enum ReadError<E> {
     Broken(E),
 }
 
-/// A body with its turn, which ends when the last reference to the bytes is dropped.
-struct InTurn {
+/// A body with its permit, which is released when the last reference to the bytes is dropped.
+struct PermittedBody {
     bytes: Vec<u8>,
-    _turn: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for InTurn {
+impl AsRef<[u8]> for PermittedBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Default for ResponseTurns {
+impl Default for ResponsePermits {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(LARGE_RESPONSES)))
     }
 }
 
-impl ResponseTurns {
-    /// Reads a body of up to `max` bytes. One that turns out to be large waits for its turn before the rest
-    /// is read; the turn ends when the result is dropped.
+impl ResponsePermits {
+    /// Reads a body of up to `max` bytes. One that turns out to be large waits for a permit before the rest
+    /// is read; the permit is released when the result is dropped.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -60,7 +60,7 @@ impl ResponseTurns {
             return Err(ReadError::TooLarge);
         }
         let mut bytes = Vec::with_capacity(expected.min(SMALL));
-        let mut turn = None;
+        let mut permit = None;
         while let Some(frame) = body.frame().await {
             let Ok(mut data) = frame.map_err(ReadError::Broken)?.into_data() else {
                 continue;
@@ -69,8 +69,8 @@ impl ResponseTurns {
             if size > max {
                 return Err(ReadError::TooLarge);
             }
-            if turn.is_none() && size > SMALL {
-                turn = Some(self.turn().await);
+            if permit.is_none() && size > SMALL {
+                permit = Some(self.permit().await);
                 bytes.reserve_exact(expected.max(size) - bytes.len());
             }
             while data.has_remaining() {
@@ -79,15 +79,15 @@ impl ResponseTurns {
                 data.advance(chunk.len());
             }
         }
-        Ok(match turn {
+        Ok(match permit {
             None => bytes.into(),
-            Some(turn) => Bytes::from_owner(InTurn { bytes, _turn: turn }),
+            Some(permit) => Bytes::from_owner(PermittedBody { bytes, _permit: permit }),
         })
     }
 
-    async fn turn(&self) -> OwnedSemaphorePermit {
-        let turn = self.0.clone().acquire_owned().await;
-        turn.expect("the semaphore is never closed")
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        let permit = self.0.clone().acquire_owned().await;
+        permit.expect("the semaphore is never closed")
     }
 }
 
@@ -109,28 +109,28 @@ mod tests {
 
     #[tokio::test]
     async fn body_is_read_up_to_its_limit() {
-        let turns = ResponseTurns::default();
+        let permits = ResponsePermits::default();
         for size in [0, 1, SMALL, SMALL + 1] {
-            assert_eq!(turns.read(body(size), size).await.unwrap().len(), size);
-            assert_eq!(turns.read(chunked(4, size), 4 * size).await.unwrap().len(), 4 * size);
+            assert_eq!(permits.read(body(size), size).await.unwrap().len(), size);
+            assert_eq!(permits.read(chunked(4, size), 4 * size).await.unwrap().len(), 4 * size);
         }
-        let announced = turns.read(body(SMALL), SMALL - 1).await;
+        let announced = permits.read(body(SMALL), SMALL - 1).await;
         assert!(matches!(announced, Err(ReadError::TooLarge)));
-        let endless = turns.read(chunked(usize::MAX, 1000), 1 << 20).await;
+        let endless = permits.read(chunked(usize::MAX, 1000), 1 << 20).await;
         assert!(matches!(endless, Err(ReadError::TooLarge)));
     }
 
     #[tokio::test]
     async fn only_few_large_bodies_are_in_memory() {
-        let turns = ResponseTurns::default();
+        let permits = ResponsePermits::default();
         let mut held = Vec::new();
         for _ in 0..LARGE_RESPONSES {
-            held.push(turns.read(body(SMALL + 1), usize::MAX).await.unwrap());
+            held.push(permits.read(body(SMALL + 1), usize::MAX).await.unwrap());
         }
-        let mut next = pin!(turns.read(chunked(2, SMALL), usize::MAX));
-        assert!(next.as_mut().now_or_never().is_none(), "it waits for its turn");
+        let mut next = pin!(permits.read(chunked(2, SMALL), usize::MAX));
+        assert!(next.as_mut().now_or_never().is_none(), "it waits for its permit");
         assert!(
-            turns.read(body(SMALL), SMALL).now_or_never().is_some(),
+            permits.read(body(SMALL), SMALL).now_or_never().is_some(),
             "a small one does not"
         );
         let shared = held[0].slice(1..);

@@ -1,4 +1,5 @@
-//! [`SharedWebhooks`]: webhooks by configuration, so that those with the same `clientConfig` share connections and limits.
+//! [`SharedWebhooks`]: webhooks by configuration, so that those with the same `clientConfig` share
+//! connections and limits.
 
 use super::{Limits, UnusableConfig, Webhook, WebhookConfig, Webhooks};
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! A webhook on loopback, with a certificate of its own.
 
 use super::{ResolveError, ResolveService, Webhooks};
+use crate::client::testing::acceptor;
 use crate::proxy::outbound::Outbound;
 use crate::proxy::tls::TlsBuilder;
 use crate::request::Handler;
@@ -12,8 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::crypto::aws_lc_rs;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -31,10 +31,6 @@ pub(crate) struct FakeWebhook {
     pub connections: Arc<AtomicUsize>,
 }
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(aws_lc_rs::default_provider())
-}
-
 impl FakeWebhook {
     /// Starts a webhook for these host names that responds with `respond`.
     pub(crate) async fn start<F, R>(names: &[&str], respond: F) -> Self
@@ -42,16 +38,7 @@ impl FakeWebhook {
         F: Fn(Request<Bytes>) -> R + Clone + Send + Sync + 'static,
         R: Future<Output = Response<Bytes>> + Send + 'static,
     {
-        let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
-        let made = rcgen::generate_simple_self_signed(names).unwrap();
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-        let config = rustls::ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![CertificateDer::from(made.cert.der().to_vec())], key)
-            .unwrap();
-        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let (acceptor, certificate) = acceptor(names);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
@@ -78,7 +65,7 @@ impl FakeWebhook {
         });
         Self {
             address,
-            ca_bundle: base64::engine::general_purpose::STANDARD.encode(made.cert.pem()),
+            ca_bundle: base64::engine::general_purpose::STANDARD.encode(certificate),
             connections,
         }
     }
@@ -120,7 +107,7 @@ fn resolved_by(services: Fixed) -> Webhooks {
     // It outlives the webhooks, as in the gateway. The test's runtime ends its tasks.
     std::mem::forget(tasks.clone());
     Webhooks::new(
-        TlsBuilder::new(provider()),
+        TlsBuilder::new(Arc::new(aws_lc_rs::default_provider())),
         Outbound::direct(),
         Arc::new(services),
         tasks,

@@ -50,7 +50,7 @@ impl Cluster {
         }
     }
 
-    /// What the server does.
+    /// A delete, as the server carries it out.
     fn delete(&mut self, uid: &Uid, policy: Policy) {
         let Some(object) = self.objects.get(uid) else { return };
         let mut marked = Tracked {
@@ -84,7 +84,7 @@ impl Cluster {
         }
     }
 
-    /// What the workers do with an item.
+    /// The workers' part: processes one item.
     fn work(&mut self, item: Item) {
         match item {
             Item::Object(uid) => {
@@ -208,7 +208,7 @@ fn expected(actions: &[Action]) -> BTreeSet<Uid> {
 
 proptest! {
     #[test]
-    fn what_remains_is_what_somebody_owns(actions in actions(), order in prop::collection::vec(any::<usize>(), 200)) {
+    fn owned_objects_and_roots_remain(actions in actions(), order in prop::collection::vec(any::<usize>(), 200)) {
         let mut cluster = Cluster::default();
         let mut order = order.into_iter();
         let mut created = BTreeSet::new();

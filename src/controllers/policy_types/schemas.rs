@@ -20,7 +20,7 @@ const MAX_SCHEMAS: usize = 100_000;
 const REFERENCES: &str = "#/components/schemas/";
 
 static UNTYPED: LazyLock<Schema> = LazyLock::new(Schema::any);
-/// What a reference to a schema that contains it stands for.
+/// The stand-in for a reference to a schema that contains it.
 static CIRCULAR: LazyLock<Value> = LazyLock::new(|| crate::json!({"type": "object"}));
 
 /// The declared type of the objects of a kind. It may have no field that expressions can use.
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_has_a_name_whatever_the_schema_says() {
+    fn metadata_always_has_a_name() {
         for (path, ty) in [
             ("metadata.name", Some("string")),
             ("metadata.uid", None),

@@ -23,7 +23,7 @@ const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
-/// What the loops keep of an Endpoints object.
+/// The parts of an Endpoints object that the loops keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     /// It records a leader, and has no Service.

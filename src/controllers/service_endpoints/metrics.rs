@@ -7,7 +7,7 @@ use crate::sync::Mutex;
 use crate::telemetry::{EndpointSliceMetrics, Telemetry};
 use std::collections::HashMap;
 
-/// What the gauges contain of a Service.
+/// The contribution of a Service to the gauges.
 struct Known {
     counts: Counts,
     /// Empty if it is unset.

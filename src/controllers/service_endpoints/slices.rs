@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Endpoints of a slice; upstream's default.
 pub(crate) const MAX: usize = 100;
 
-/// What to write.
+/// The slices to write.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) create: Vec<Value>,

@@ -1,5 +1,5 @@
-//! [`repack`]: the subsets of an Endpoints object in their canonical form (`pkg/api/v1/endpoints/util.go`): addresses that
-//! offer the same ports share a subset. [`truncate`] bounds their number.
+//! [`repack`]: the subsets of an Endpoints object in their canonical form (`pkg/api/v1/endpoints/util.go`):
+//! addresses that offer the same ports share a subset. [`truncate`] bounds their number.
 //!
 //! Upstream sorts ports and subsets by a hash, which clients cannot rely on; here they are sorted by content.
 
@@ -18,7 +18,7 @@ pub(crate) struct Subset {
     pub(crate) ports: Vec<Port>,
 }
 
-/// Addresses in all subsets together up to which [`repack`] goes on. A subset for each of many ports can
+/// Addresses in all subsets together up to which [`repack`] continues. A subset for each of many ports can
 /// repeat the addresses of the others, so that the canonical form is the square of what a client sent.
 const MAX_PLACED: usize = 256 * 1024;
 

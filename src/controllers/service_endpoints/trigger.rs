@@ -10,7 +10,7 @@ use ::time::OffsetDateTime;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What was last seen of each Service: when it was created, and since when each Pod is ready or not.
+/// The last known state of each Service: when it was created, and since when each Pod is ready or not.
 #[derive(Default)]
 pub(crate) struct TriggerTimes(Mutex<HashMap<Str, Seen>>);
 

@@ -1,5 +1,5 @@
-//! [`Workloads`]: the Services and Pods, and which of them belong together. Shared by the loops that write Endpoints and
-//! EndpointSlices.
+//! [`Workloads`]: the Services and Pods, and which of them belong together. Shared by the loops that write
+//! Endpoints and EndpointSlices.
 
 mod pod;
 mod service;

@@ -89,7 +89,7 @@ async fn collect(plane: &ControlPlane, now: OffsetDateTime) -> Result<()> {
         if !is_expired(&lease, now) {
             continue;
         }
-        // The preconditions spare one that was renewed or made anew since the list.
+        // The preconditions spare one that was renewed or recreated since the list.
         let options = DeleteOptions {
             uid: Some(lease.uid().to_owned()),
             resource_version: Some(entry.revision.0.to_string()),
@@ -103,7 +103,7 @@ async fn collect(plane: &ControlPlane, now: OffsetDateTime) -> Result<()> {
     outcome
 }
 
-/// A Lease without a time or a duration is nobody's.
+/// A Lease without a time or a duration has no holder.
 fn is_expired(lease: &Value, now: OffsetDateTime) -> bool {
     let renewed = time::parse_micro(lease.str_at(&["spec", "renewTime"]));
     let duration = lease.at(&["spec", "leaseDurationSeconds"]).as_i64();

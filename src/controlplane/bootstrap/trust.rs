@@ -12,7 +12,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{same, strings};
 use crate::storage::interface::WatchItem;
-use crate::storage::{Error, Predicate, WatchOptions};
+use crate::storage::{Error, WatchOptions};
 use crate::x509::pem;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -95,15 +95,7 @@ async fn follow(
     plane: &ControlPlane,
     trust: &watch::Receiver<Arc<ClusterAuthenticationInfo>>,
 ) -> std::result::Result<(), Error> {
-    let options = WatchOptions {
-        prefix: format!("{NAMESPACE}/{NAME}"),
-        single: true,
-        predicate: Predicate::default(),
-        since: None,
-        initial: None,
-        bookmarks: false,
-        until: None,
-    };
+    let options = WatchOptions::one(&format!("{NAMESPACE}/{NAME}"));
     let mut changes = plane.store("", "configmaps").storage().watch(options).await?;
     loop {
         // The first iteration covers changes from before the watch started.

@@ -1,6 +1,7 @@
 //! Columns of the core group's kinds, except pods (`pods`), workloads and volumes.
 
 use super::cells::{age, condition, first_three, labels, name, none_if_empty, since};
+use super::network::load_balancer_addresses;
 use super::text::*;
 use super::words::ENDPOINTS_SUBSETS;
 use super::{Heading, table};
@@ -104,19 +105,7 @@ fn external_ips(o: &Value) -> String {
     match o.str_at(&["spec", "type"]) {
         "ClusterIP" | "NodePort" => none_if_empty(external),
         "LoadBalancer" => {
-            let ingress = o.at(&["status", "loadBalancer", "ingress"]).items();
-            let mut given: Vec<&str> = ingress
-                .iter()
-                .map(|i| match i.str_at(&["ip"]) {
-                    "" => i.str_at(&["hostname"]),
-                    ip => ip,
-                })
-                .filter(|s| !s.is_empty())
-                .collect();
-            // Upstream collects ingress addresses in a set, which prints sorted and without duplicates.
-            given.sort_unstable();
-            given.dedup();
-            let given = given.join(",");
+            let given = load_balancer_addresses(o);
             match (given.is_empty(), external.is_empty()) {
                 (true, true) => "<pending>".to_owned(),
                 (true, false) => external,

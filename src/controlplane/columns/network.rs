@@ -38,7 +38,7 @@ pub(crate) fn ingresses() -> Columns {
                 name(o),
                 o.at(&["spec", "ingressClassName"]).as_str().unwrap_or("<none>").into(),
                 hosts(o).into(),
-                addresses(o).into(),
+                load_balancer_addresses(o).into(),
                 ports.into(),
                 age(o),
             ]
@@ -61,7 +61,9 @@ fn hosts(o: &Value) -> String {
     }
 }
 
-fn addresses(o: &Value) -> String {
+/// The addresses of a load balancer. Upstream collects them in a set, which prints sorted and without
+/// duplicates.
+pub(super) fn load_balancer_addresses(o: &Value) -> String {
     let mut all: Vec<&str> = o
         .at(&["status", "loadBalancer", "ingress"])
         .items()

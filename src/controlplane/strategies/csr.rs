@@ -1,8 +1,8 @@
 //! Strategies of CertificateSigningRequests, following upstream's
 //! `pkg/registry/certificates/certificates/strategy.go`.
 //!
-//! The requester's identity is recorded on create. Afterwards the object changes only through `status` ([`Csr`]) and
-//! `approval` ([`Approval`]); spec updates through the main resource are dropped.
+//! The requester's identity is recorded on create. Afterwards the object changes only through `status`
+//! ([`Csr`]) and `approval` ([`Approval`]); spec updates through the main resource are dropped.
 
 use super::common::keep_all_but_status;
 use crate::apimachinery::field::ErrorList;
@@ -18,7 +18,8 @@ use std::collections::HashMap;
 /// Strategy of the main resource and of `status`.
 pub(crate) struct Csr;
 
-/// Fills in missing condition times. A condition whose type and status already existed keeps its transition time.
+/// Fills in missing condition times. A condition whose type and status already existed keeps its transition
+/// time.
 fn stamp(new: &mut Value, old: &Value) {
     let now = time::now();
     // Reversed, so that the first of several entries with one key wins.
@@ -39,8 +40,8 @@ fn stamp(new: &mut Value, old: &Value) {
     }
 }
 
-/// Resets the conditions of one of the approver's types to the stored ones, if the update has as many of them. With
-/// other numbers, validation rejects the update.
+/// Resets the conditions of one of the approver's types to the stored ones, if the update has as many of
+/// them. With other numbers, validation rejects the update.
 fn keep_approvals(new: &mut Value, old: &Value, answer: &str) {
     let is_answer = |c: &&Value| c.str_at(&["type"]) == answer;
     let stored = || old.at(&["status", "conditions"]).items().iter().filter(is_answer);
@@ -130,10 +131,11 @@ impl SideEffects for Csr {
     async fn end(&self, _cx: &Context, _object: &Value, _outcome: Outcome<'_>) {}
 }
 
-/// What writes through `approval` never own.
+/// The fields that writers through `approval` never own.
 const APPROVAL_RESETS: &[&str] = &["spec", "status.certificate"];
 
-/// Strategy of the `approval` subresource, which may change the conditions and metadata; spec and certificate stay.
+/// Strategy of the `approval` subresource, which may change the conditions and metadata; spec and certificate
+/// stay.
 pub(crate) struct Approval;
 
 impl Strategy for Approval {

@@ -1,7 +1,7 @@
 //! Strategy of namespaces, following upstream's `pkg/registry/core/namespace/strategy.go`.
 //!
-//! Every namespace has its name as a label. Deletion takes two steps: the namespace is marked `Terminating`, and is
-//! removed once the namespace controller has emptied it and cleared `spec.finalizers`.
+//! Every namespace has its name as a label. Deletion takes two steps: the namespace is marked `Terminating`,
+//! and is removed once the namespace controller has emptied it and cleared `spec.finalizers`.
 
 use super::common::keep_all_but_status;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -11,7 +11,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::qualified_name;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, restore, set_default_str, strings};
-use crate::registry::strategy::{DeleteStrategy, NameRule, Rules, Strategy};
+use crate::registry::strategy::{DeleteStrategy, NameRule, Rules, Strategy, reset_spec_or_status};
 
 /// Label that holds the namespace's name, so that selectors can match on it.
 pub(crate) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -109,10 +109,7 @@ impl Strategy for Namespace {
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
-        match subresource {
-            "status" => &["spec"],
-            _ => &["status"],
-        }
+        reset_spec_or_status(subresource)
     }
 
     fn deletion(&self) -> Option<&dyn DeleteStrategy> {

@@ -5,7 +5,7 @@ use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{restore, set_default};
 use crate::controlplane::validation;
-use crate::registry::strategy::Strategy;
+use crate::registry::strategy::{Strategy, reset_spec_or_status};
 
 /// Strategy of nodes.
 pub(crate) struct Node;
@@ -81,10 +81,7 @@ impl Strategy for Node {
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
-        match subresource {
-            "status" => &["spec"],
-            _ => &["status"],
-        }
+        reset_spec_or_status(subresource)
     }
 }
 

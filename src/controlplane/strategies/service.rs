@@ -24,7 +24,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::allocators::{IpAllocator, PortAllocator};
 use crate::controlplane::fields::restore;
 use crate::controlplane::{defaults, validation};
-use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy};
+use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy, reset_spec_or_status};
 use addresses::AddressRegistry;
 use allocate::Records;
 use async_trait::async_trait;
@@ -146,10 +146,7 @@ impl Strategy for Service {
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
-        match subresource {
-            "status" => &["spec"],
-            _ => &["status"],
-        }
+        reset_spec_or_status(subresource)
     }
 
     fn effects(&self) -> Option<&dyn SideEffects> {

@@ -1,5 +1,5 @@
-//! Strategies of volumes, claims, limit ranges, quotas and the kinds of storage.k8s.io, as [`DeclarativeStrategy`]
-//! constants.
+//! Strategies of volumes, claims, limit ranges, quotas and the kinds of storage.k8s.io, as
+//! [`DeclarativeStrategy`] constants.
 
 use super::declarative::{BASE, DeclarativeStrategy, WITH_SPEC_AND_STATUS};
 use crate::apimachinery::object::ObjectView;
@@ -19,7 +19,8 @@ pub(crate) const PERSISTENT_VOLUME: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::persistent_volume,
     prepare_create: |v| v.set(&["status", "lastPhaseTransitionTime"], time::now()),
     prepare_status_update: |new, old| {
-        // Stamped when the phase changes, unless the client sets a new time; otherwise an omitted time is kept.
+        // Stamped when the phase changes, unless the client sets a new time; otherwise an omitted time is
+        // kept.
         let path = &["status", "lastPhaseTransitionTime"];
         let moved = new.str_at(&["status", "phase"]) != old.str_at(&["status", "phase"]);
         let given = new.at(path);
@@ -56,8 +57,8 @@ pub(crate) const PERSISTENT_VOLUME_CLAIM: DeclarativeStrategy = DeclarativeStrat
 };
 
 /// Mirrors `dataSource` and `dataSourceRef` into each other (upstream's `NormalizeDataSources` in
-/// `pkg/api/persistentvolumeclaim/util.go`). First drops references to other namespaces (their feature gate is off) and
-/// sources of unsupported kinds, unless the stored claim already has them.
+/// `pkg/api/persistentvolumeclaim/util.go`). First drops references to other namespaces (their feature gate
+/// is off) and sources of unsupported kinds, unless the stored claim already has them.
 fn data_sources(v: &mut Value, old: Option<&Value>) {
     let (source, reference) = (&["spec", "dataSource"], &["spec", "dataSourceRef"]);
     let had = |path: &[&str]| old.is_some_and(|o| !o.at(path).is_null());

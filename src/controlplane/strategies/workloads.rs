@@ -1,4 +1,5 @@
-//! Strategies of pod templates and the workload kinds of core, apps and batch, as [`DeclarativeStrategy`] constants.
+//! Strategies of pod templates and the workload kinds of core, apps and batch, as [`DeclarativeStrategy`]
+//! constants.
 
 use super::declarative::{BASE, DeclarativeStrategy, WITH_SPEC_AND_STATUS};
 use crate::apimachinery::object::ObjectView;
@@ -110,7 +111,8 @@ pub(crate) const REPLICA_SET: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-/// StatefulSets. `rollingUpdate.maxUnavailable` is dropped unless already stored, because its feature gate is off.
+/// StatefulSets. `rollingUpdate.maxUnavailable` is dropped unless already stored, because its feature gate is
+/// off.
 pub(crate) const STATEFUL_SET: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::stateful_set,
     prepare_create: |v| {

@@ -96,7 +96,8 @@ fn number(budget: &Value, key: &str) -> i64 {
     budget.at(&["status", key]).as_i64().unwrap_or(0)
 }
 
-/// Whether a pod that is not ready may be evicted without a charge: by policy, or because the budget is met without it.
+/// Whether a pod that is not ready may be evicted without a charge: by policy, or because the budget is met
+/// without it.
 fn unready_may_go(budget: &Value) -> bool {
     let healthy = number(budget, "currentHealthy") >= number(budget, "desiredHealthy");
     budget.str_at(&["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow"
@@ -312,7 +313,8 @@ impl Eviction {
         if cx.dry_run {
             check_and_decrement(budget, name)?;
         } else {
-            // Charged before the deletion: a failed deletion leaves the budget too strict for a while, never too lax.
+            // Charged before the deletion: a failed deletion leaves the budget too strict for a while, never
+            // too lax.
             let system = Context::system(&cx.namespace);
             let charge = |live: &Value| check_and_decrement(live, name);
             let store = self.budgets()?;

@@ -1,5 +1,6 @@
 //! `scale`: a workload's replica count as an `autoscaling/v1` Scale object.
 
+use crate::apimachinery::apply::{FieldSet, Writer};
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
@@ -11,7 +12,6 @@ use crate::controlplane::schema::BuiltinSchema;
 use crate::registry::resource::{Columns, SubresourceHandler};
 use crate::registry::scale::managers::ReplicasPaths;
 use crate::registry::scale::{self, API_VERSION};
-use crate::registry::schema::ManagerInfo;
 use crate::registry::strategy::Context;
 use crate::registry::write::WriteOptions;
 use crate::registry::{Schema, Store, StoreLookup};
@@ -121,26 +121,17 @@ impl SubresourceHandler for Scale {
 
     async fn update_as(&self, cx: &Context, name: &str, object: Value, write: &WriteOptions) -> Result<Value> {
         let store = self.store()?;
-        if !object.name().is_empty() && object.name() != name {
-            return Err(Status::bad_request(format!(
-                "the name of the object ({}) does not match the name on the URL ({name})",
-                object.name()
-            )));
-        }
+        scale::check_name(&object, name)?;
         let gr = store.resource().group_resource();
         let paths = ReplicasPaths::standard(&store.resource().gvk().api_version());
         let now = time::now();
-        let options = WriteOptions {
-            subresource: "scale".to_owned(),
-            uid: write.uid.clone(),
-            ..WriteOptions::default()
-        };
+        let options = scale::parent_options(write);
         let mut transform = |live: Option<&Value>| match live {
             None => Err(Status::not_found(&gr, name)),
             Some(live) => {
                 let mut scale = object.clone();
                 if let Some(manager) = write.manager.as_deref() {
-                    let who = ManagerInfo {
+                    let who = Writer {
                         manager,
                         subresource: "scale",
                         now: &now,
@@ -149,7 +140,7 @@ impl SubresourceHandler for Scale {
                     // Ownership is tracked on the Scale first, then carried over to the workload.
                     let mut before = scale_of(live);
                     paths.to_scale(live, &mut before);
-                    definition()?.manage_update(Some(&before), &mut scale, &who, &[])?;
+                    definition()?.manage_update(Some(&before), &mut scale, &who, &FieldSet::new());
                 }
                 let mut new = scaled(&gr, live, &scale)?;
                 paths.to_parent(live, &scale, &mut new);

@@ -1,9 +1,9 @@
 //! Tests of kinds served in two versions, through their stores.
 
 use super::*;
+use crate::apimachinery::apply::{ApplyRequest, FieldSet, Writer};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::registry::converting::Pair;
-use crate::registry::schema::ManagerInfo;
 use crate::storage::{WatchItem, WatchOptions};
 
 fn served(r: &Running, gv: (&str, &str), plural: &str) -> Arc<crate::registry::Store> {
@@ -123,11 +123,16 @@ fn ownership_is_tracked_in_the_version_of_the_writer() {
         let group = plane.groups.iter().find(|g| g.gv == gv).unwrap();
         group.resources[0].0.schema.clone()
     };
-    let who = |manager, api_version| ManagerInfo {
-        manager,
-        subresource: "",
-        now: "2024-01-02T03:04:05Z",
-        api_version,
+    let reset = FieldSet::new();
+    let by = |manager, api_version, force| ApplyRequest {
+        writer: Writer {
+            manager,
+            subresource: "",
+            now: "2024-01-02T03:04:05Z",
+            api_version,
+        },
+        force,
+        reset: &reset,
     };
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
     let config = |version: &str, most: i64| {
@@ -137,18 +142,12 @@ fn ownership_is_tracked_in_the_version_of_the_writer() {
         v.set(&["spec", "scaleTargetRef"], target.clone());
         v
     };
-    let first = schema(V2).apply(
-        None,
-        config("autoscaling/v2", 3),
-        &who("one", "autoscaling/v2"),
-        false,
-        &[],
-    );
+    let first = schema(V2).apply(None, config("autoscaling/v2", 3), &by("one", "autoscaling/v2", false));
     let pair = &super::super::versions::AUTOSCALERS;
     let live = pair.serve(first.unwrap());
     let apply = |manager, most, force| {
-        let by = who(manager, "autoscaling/v1");
-        schema(V1).apply(Some(&live), config("autoscaling/v1", most), &by, force, &[])
+        let by = by(manager, "autoscaling/v1", force);
+        schema(V1).apply(Some(&live), config("autoscaling/v1", most), &by)
     };
     let both = apply("two", 3, false).unwrap();
     let entries = both.at(&["metadata", "managedFields"]).items().to_vec();

@@ -42,8 +42,8 @@ fn bytes(v: &Value) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Checks the PEM request on every write, not only on create: a request stored by a release with a laxer parser must
-/// not be approved or signed.
+/// Checks the PEM request on every write, not only on create: a request stored by a release with a laxer
+/// parser must not be approved or signed.
 fn request(out: &mut ErrorList, v: &Value) {
     let text = v.at(&["spec", "request"]);
     if let Err(why) = CertificateRequest::from_pem(&bytes(text)) {
@@ -164,7 +164,7 @@ fn count(v: &Value, kind: &str) -> usize {
     all.iter().filter(|c| c.str_at(&["type"]) == kind).count()
 }
 
-fn kept(out: &mut ErrorList, new: &Value, old: &Value, kinds: &[&str]) {
+fn unchanged_conditions(out: &mut ErrorList, new: &Value, old: &Value, kinds: &[&str]) {
     let at = FieldPath::new("status").child("conditions");
     for kind in kinds {
         if count(new, kind) < count(old, kind) {
@@ -178,7 +178,7 @@ pub(crate) fn approval(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     request(&mut out, new);
     conditions(&mut out, new);
-    kept(&mut out, new, old, &["Approved", "Denied", "Failed"]);
+    unchanged_conditions(&mut out, new, old, &["Approved", "Denied", "Failed"]);
     out
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     request(&mut out, new);
     conditions(&mut out, new);
-    kept(&mut out, new, old, &["Approved", "Denied", "Failed"]);
+    unchanged_conditions(&mut out, new, old, &["Approved", "Denied", "Failed"]);
     let at = FieldPath::new("status").child("conditions");
     for kind in ["Approved", "Denied"] {
         if count(new, kind) > count(old, kind) {

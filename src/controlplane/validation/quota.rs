@@ -1,13 +1,16 @@
 //! Validation of LimitRanges and ResourceQuotas, and the rules for resource names and quantities that
 //! containers and nodes share.
 
+mod limit_range;
+
+pub(crate) use limit_range::limit_range;
+
 use super::common::{NOT_NEGATIVE, is_negative, is_whole, quantity};
 use super::go_form;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::qualified_name;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, same, strings};
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, same, strings};
 use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
@@ -46,79 +49,6 @@ fn is_integer(name: &str) -> bool {
     COUNTED.contains(&name) || is_extended(name)
 }
 
-pub(crate) fn limit_range(v: &Value) -> ErrorList {
-    let mut out = ErrorList::new();
-    let path = FieldPath::new("spec").child("limits");
-    let mut seen: Seen<&str> = Seen::new();
-    for (i, item) in v.at(&["spec", "limits"]).items().iter().enumerate() {
-        let at = path.index(i);
-        let kind = item.str_at(&["type"]);
-        invalid_each(&mut out, &at.child("type"), kind, qualified_name(kind));
-        let standard = matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim");
-        if qualified_name(kind).is_empty() && !kind.contains('/') && !standard {
-            let why = "must be a standard limit type or fully qualified";
-            out.push(FieldError::invalid(&at.child("type"), kind, why));
-        }
-        if !seen.insert(kind) {
-            out.push(FieldError::duplicate(&at.child("type"), kind));
-        }
-        limit(&mut out, item, kind, &at);
-    }
-    out
-}
-
-const PARTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
-
-fn limit(out: &mut ErrorList, item: &Value, kind: &str, at: &FieldPath) {
-    for part in ["max", "min"] {
-        names(out, item, part, kind, at);
-    }
-    if kind == "Pod" {
-        for part in ["default", "defaultRequest"] {
-            if !item.get(part).is_empty_value() {
-                out.push(FieldError::forbidden(
-                    &at.child(part),
-                    "may not be specified when `type` is 'Pod'",
-                ));
-            }
-        }
-    } else {
-        for part in ["default", "defaultRequest"] {
-            names(out, item, part, kind, at);
-        }
-    }
-    if kind == "PersistentVolumeClaim"
-        && item.at(&["min", "storage"]).is_null()
-        && item.at(&["max", "storage"]).is_null()
-    {
-        out.push(FieldError::required(
-            &at.child("limits"),
-            "either minimum or maximum storage value is required, but neither was provided",
-        ));
-    }
-    names(out, item, "maxLimitRequestRatio", kind, at);
-    let mut all: Vec<&str> = PARTS
-        .iter()
-        .flat_map(|p| entries(item.get(p)).map(|(k, _)| k))
-        .collect();
-    all.sort_unstable();
-    all.dedup();
-    for k in all {
-        compare(out, item, k, kind, at);
-    }
-}
-
-fn names(out: &mut ErrorList, item: &Value, part: &str, kind: &str, at: &FieldPath) {
-    for (name, _) in entries(item.get(part)) {
-        let at = at.child(part).key(name);
-        if matches!(kind, "Pod" | "Container") {
-            container_name(out, name, &at);
-        } else {
-            resource_name(out, name, &at);
-        }
-    }
-}
-
 /// Checks a resource name: a standard or a qualified one.
 pub(super) fn resource_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     let messages = qualified_name(name);
@@ -141,73 +71,6 @@ pub(super) fn container_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     } else if !name.contains("kubernetes.io/") && !is_extended(name) {
         let why = "doesn't follow extended resource name standard";
         out.push(FieldError::invalid(at, name, why));
-    }
-}
-
-fn compare(out: &mut ErrorList, item: &Value, k: &str, kind: &str, at: &FieldPath) {
-    checkpoint();
-    let get = |part: &str| {
-        let v = item.at(&[part, k]);
-        quantity(v).map(|q| (q, v.clone()))
-    };
-    let (max, min, default, request) = (get("max"), get("min"), get("default"), get("defaultRequest"));
-    let mut refuse = |part: &str, shown: &Value, why: String| {
-        out.push(FieldError::invalid(&at.child(part).key(k), shown.clone(), why));
-    };
-    let pair = |a: &Option<(Quantity, Value)>, b: &Option<(Quantity, Value)>| match (a, b) {
-        (Some((a, x)), Some((b, y))) if a > b => Some((a.to_string(), b.to_string(), x.clone(), y.clone())),
-        _ => None,
-    };
-    if let Some((a, b, x, _)) = pair(&min, &max) {
-        refuse("min", &x, format!("min value {a} is greater than max value {b}"));
-    }
-    if kind != "Pod" {
-        if let Some((a, b, _, y)) = pair(&min, &request) {
-            let why = format!("min value {a} is greater than default request value {b}");
-            refuse("defaultRequest", &y, why);
-        }
-        if let Some((a, b, x, _)) = pair(&request, &max) {
-            let why = format!("default request value {a} is greater than max value {b}");
-            refuse("defaultRequest", &x, why);
-        }
-        if let Some((a, b, x, _)) = pair(&request, &default) {
-            let why = format!("default request value {a} is greater than default limit value {b}");
-            refuse("defaultRequest", &x, why);
-        }
-        if let Some((a, b, x, _)) = pair(&min, &default) {
-            refuse(
-                "default",
-                &x,
-                format!("min value {a} is greater than default value {b}"),
-            );
-        }
-        if let Some((a, b, _, y)) = pair(&default, &max) {
-            refuse(
-                "default",
-                &y,
-                format!("default value {a} is greater than max value {b}"),
-            );
-        }
-    }
-    if let Some((ratio, shown)) = get("maxLimitRequestRatio") {
-        if ratio.milli_value() < 1000 {
-            refuse("maxLimitRequestRatio", &shown, format!("ratio {ratio} is less than 1"));
-        }
-        if let (Some((max, _)), Some((min, _))) = (&max, &min) {
-            let most = max.milli_value() as f64 / min.milli_value() as f64;
-            if ratio.milli_value() as f64 / 1000.0 > most {
-                let why = format!("ratio {ratio} is greater than max/min = {most:.6}");
-                refuse("maxLimitRequestRatio", &shown, why);
-            }
-        }
-    }
-    if kind != "Pod"
-        && !is_overcommitted(k)
-        && let (Some((d, _)), Some((r, shown))) = (&default, &request)
-        && d != r
-    {
-        let why = format!("default value {d} must equal to defaultRequest value {r} in {k}");
-        refuse("defaultRequest", shown, why);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Validation of StatefulSets (upstream's `pkg/apis/apps/validation`).
 
 use super::common::not_negative;
-use super::workloads::{always, at_most, collisions, finds, mismatch, required_selector};
+use super::workloads::{always, collisions, finds, mismatch, parts_of_replicas, required_selector};
 use super::{claims, go_form, pod};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1123_label;
@@ -150,20 +150,7 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
     for key in parts.iter().chain(&["observedGeneration", "collisionCount"]) {
         not_negative(&mut out, status, key, &path);
     }
-    at_most(
-        &mut out,
-        status,
-        &parts,
-        "replicas",
-        "cannot be greater than status.replicas",
-    );
-    at_most(
-        &mut out,
-        status,
-        &["availableReplicas"],
-        "readyReplicas",
-        "cannot be greater than status.readyReplicas",
-    );
+    parts_of_replicas(&mut out, status, &parts, "cannot be greater than status.readyReplicas");
     collisions(&mut out, new, old);
     out
 }

@@ -216,8 +216,15 @@ pub(crate) fn replica_set_update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
+/// Reports the counts `parts` that exceed the replicas, and available replicas that exceed the ready ones,
+/// with the text `not_ready`.
+pub(super) fn parts_of_replicas(out: &mut ErrorList, status: &Value, parts: &[&str], not_ready: &str) {
+    at_most(out, status, parts, "replicas", "cannot be greater than status.replicas");
+    at_most(out, status, &["availableReplicas"], "readyReplicas", not_ready);
+}
+
 /// Reports the counts at `keys` that exceed the count `of`, of which they are a part.
-pub(super) fn at_most(out: &mut ErrorList, status: &Value, keys: &[&str], of: &str, text: &str) {
+fn at_most(out: &mut ErrorList, status: &Value, keys: &[&str], of: &str, text: &str) {
     let count = |key: &str| status.get(key).as_i64().unwrap_or(0);
     for key in keys {
         if count(key) > count(of) {
@@ -256,20 +263,7 @@ pub(crate) fn replicas_status(new: &Value, _old: &Value) -> ErrorList {
         not_negative(&mut out, status, key, &path);
     }
     let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
-    at_most(
-        &mut out,
-        status,
-        &parts,
-        "replicas",
-        "cannot be greater than status.replicas",
-    );
-    at_most(
-        &mut out,
-        status,
-        &["availableReplicas"],
-        "readyReplicas",
-        "cannot be greater than readyReplicas",
-    );
+    parts_of_replicas(&mut out, status, &parts, "cannot be greater than readyReplicas");
     out
 }
 
@@ -289,20 +283,7 @@ pub(crate) fn deployment_status(new: &Value, old: &Value) -> ErrorList {
         not_negative(&mut out, status, key, &path);
     }
     let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
-    at_most(
-        &mut out,
-        status,
-        &parts,
-        "replicas",
-        "cannot be greater than status.replicas",
-    );
-    at_most(
-        &mut out,
-        status,
-        &["availableReplicas"],
-        "readyReplicas",
-        "cannot be greater than readyReplicas",
-    );
+    parts_of_replicas(&mut out, status, &parts, "cannot be greater than readyReplicas");
     collisions(&mut out, new, old);
     out
 }

@@ -1,5 +1,5 @@
-//! [`AggregatedDiscovery`]: the aggregated discovery document, combined from several sources, rendered on demand and
-//! cached until it changes.
+//! [`AggregatedDiscovery`]: the aggregated discovery document, combined from several sources, rendered on
+//! demand and cached until it changes.
 
 use super::Route;
 use super::versions::compare_versions;

@@ -15,7 +15,7 @@ pub(crate) fn storage_version_hash(group: &str, version: &str, kind: &str) -> St
     base64::engine::general_purpose::STANDARD.encode(&sum.as_ref()[..8])
 }
 
-/// What discovery shows of a resource.
+/// The description of a resource in discovery.
 pub(crate) struct Described<'a> {
     pub kind: GroupVersionKind,
     pub plural: &'a str,

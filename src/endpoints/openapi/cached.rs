@@ -1,4 +1,5 @@
-//! [`CachedDocument`]: an OpenAPI document that is encoded once, cached in compressed form, and served with an ETag.
+//! [`CachedDocument`]: an OpenAPI document that is encoded once, cached in compressed form, and served with
+//! an ETag.
 
 use super::gnostic;
 use crate::api::openapi::Dialect;

@@ -146,13 +146,8 @@ fn definition(kind: &str) -> &'static str {
 
 fn root(key: &str, operation: &str, tag: &str, description: &'static str, kind: &str) -> SingleGetDocument {
     SingleGetDocument {
-        key: key.to_owned(),
-        path: format!("/{key}/"),
-        operation: operation.to_owned(),
-        tag: tag.to_owned(),
-        description,
-        types: &OBJECT_TYPES,
         definition: Some(definition(kind)),
+        ..keys(key, operation, tag, description, &OBJECT_TYPES)
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Operation {
     pub shape: Shape,
     /// Whether the resource can be watched.
     pub watchable: bool,
-    /// Whose conventions the description follows.
+    /// The conventions that the description follows.
     pub style: Style,
 }
 
@@ -328,51 +328,31 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
                 style,
             });
         };
-    for (verb, method, action, name, shape) in methods {
-        if !sub.verbs.has(verb) {
-            continue;
-        }
-        if !connects {
+    let methods = methods.into_iter().filter(|(verb, ..)| sub.verbs.has(*verb));
+    if !connects {
+        for (_, method, action, name, shape) in methods {
             add(&path, &subject, method, action, name.to_owned(), shape, &in_path);
-            continue;
         }
-        add(
-            &path,
-            &subject,
-            method,
-            "connect",
-            "connect".to_owned(),
-            Shape::Connect,
-            &in_path,
-        );
+        return;
+    }
+    let mut connect = |path: &str, subject: &str, method, in_path: &[&'static str]| {
+        let verb = "connect".to_owned();
+        add(path, subject, method, "connect", verb, Shape::Connect, in_path);
+    };
+    for (_, method, ..) in methods {
+        connect(&path, &subject, method, &in_path);
     }
     // Proxies accept every method, with and without a subpath.
-    if connects && sub.name == "proxy" {
+    if sub.name == "proxy" {
         let mut with_path = in_path.clone();
         with_path.push("path");
         let deep = format!("{path}/{{path}}");
         let deep_subject = format!("{subject}WithPath");
         for method in ["get", "post", "put", "patch", "delete", "head", "options"] {
             if ["head", "options"].contains(&method) {
-                add(
-                    &path,
-                    &subject,
-                    method,
-                    "connect",
-                    "connect".to_owned(),
-                    Shape::Connect,
-                    &in_path,
-                );
+                connect(&path, &subject, method, &in_path);
             }
-            add(
-                &deep,
-                &deep_subject,
-                method,
-                "connect",
-                "connect".to_owned(),
-                Shape::Connect,
-                &with_path,
-            );
+            connect(&deep, &deep_subject, method, &with_path);
         }
     }
 }

@@ -67,7 +67,7 @@ const DELETES: [Parameter; 4] = [
     query("propagationPolicy", "string"),
 ];
 
-/// What a query parameter means, in upstream's words where the schema table has them.
+/// The description of a query parameter, in upstream's words where the schema table has them.
 fn meaning(op: &Operation, parameter: &str) -> &'static str {
     let options = match (op.shape, parameter) {
         (Shape::Patch, _) | (_, "dryRun") => "PatchOptions",

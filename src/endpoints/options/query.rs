@@ -1,5 +1,5 @@
-//! [`Query`]: a query string parsed like Go's `net/url`. Pairs with `;` or an invalid escape are dropped; `+` is a
-//! space.
+//! [`Query`]: a query string parsed like Go's `net/url`. Pairs with `;` or an invalid escape are dropped; `+`
+//! is a space.
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::status::{Result, Status};

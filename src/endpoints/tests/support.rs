@@ -4,14 +4,13 @@ use super::super::ApiGroupVersion;
 use crate::admission::plugins::NamespaceLifecycle;
 use crate::admission::{Admission, AdmitAll, ObjectLookup};
 use crate::api;
-use crate::apimachinery::apply::OverlayError;
+use crate::apimachinery::apply::{ApplyRequest, FieldSet, OverlayError, Writer};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::gvk::{GroupVersion, GroupVersionResource};
 use crate::apimachinery::patch::merge;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
-use crate::registry::schema::ManagerInfo;
 use crate::registry::strategy::{NameRule, Plain, RestStrategy, Rules, Strategy};
 use crate::registry::{Resource, Schema, Store, StoreLookup, Subresource, SubresourceBehaviour, Verbs};
 use crate::request::{Authorized, Body, Request, RequestContext, RequestInfo, Response, UnprotectedHandler, UserInfo};
@@ -35,10 +34,8 @@ impl Schema for Typed {
         merge::apply(&mut merged, patch.clone());
         Some(Ok(merged))
     }
-    fn manage_update(&self, _: Option<&Value>, _: &mut Value, _: &ManagerInfo<'_>, _: &[&str]) -> Result<()> {
-        Ok(())
-    }
-    fn apply(&self, live: Option<&Value>, patch: Value, _: &ManagerInfo<'_>, _: bool, _: &[&str]) -> Result<Value> {
+    fn manage_update(&self, _: Option<&Value>, _: &mut Value, _: &Writer<'_>, _: &FieldSet) {}
+    fn apply(&self, live: Option<&Value>, patch: Value, _: &ApplyRequest<'_>) -> Result<Value> {
         let mut out = live.cloned().unwrap_or_else(Value::object);
         merge::apply(&mut out, patch);
         Ok(out)

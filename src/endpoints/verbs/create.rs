@@ -67,7 +67,7 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
     Ok((201, call.store().create(&call.cx, object, &options).await?))
 }
 
-/// What a handler answers to a create. Like upstream, sets code 201 in a Status without a code.
+/// The response of a handler to a create. Like upstream, sets code 201 in a Status without a code.
 fn answered(mut answer: Value) -> ResultObject {
     if ObjectView::kind(&answer) == "Status" && answer.get("code").is_null() {
         answer.set(&["code"], 201i64);

@@ -3,7 +3,6 @@
 use super::super::call::Call;
 use super::super::negotiate::{Negotiated, Offer};
 use super::super::options::{DeleteQuery, ListQuery};
-use super::super::respond::list::list as respond_list;
 use super::super::{body, finish, respond};
 use super::VerbResult;
 use super::list;
@@ -87,13 +86,5 @@ pub(crate) async fn delete_collection(mut call: Call, req_body: Body) -> VerbRes
     let work = async move { store.delete_collection(&cx, select, &delete.options).await };
     let listing = finish::to_the_end(work, call.late.clone()).await?;
     let meta = list::meta(&prefix, &listing);
-    respond_list(
-        listing,
-        &meta,
-        call.resource(),
-        negotiated,
-        &call.parts.headers,
-        &call.query,
-        call.store().budget(),
-    )
+    list::respond(&call, listing, &meta, negotiated)
 }

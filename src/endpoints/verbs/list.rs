@@ -1,7 +1,7 @@
 //! GET of a collection, with paging. [`options`] and [`meta`] also serve delete collection.
 
 use super::super::call::Call;
-use super::super::negotiate::Offer;
+use super::super::negotiate::{Negotiated, Offer};
 use super::super::offload;
 use super::super::options::ListQuery;
 use super::super::respond::list::{ListMeta, list as respond_list};
@@ -34,22 +34,25 @@ async fn answer(call: Call) -> VerbResult {
     };
     let meta = meta(&prefix, &listing);
     let size: usize = listing.entries.iter().map(|e| e.json.len()).sum();
-    let respond = move || {
-        respond_list(
-            listing,
-            &meta,
-            call.resource(),
-            negotiated,
-            &call.parts.headers,
-            &call.query,
-            call.store().budget(),
-        )
-    };
+    let response = move || respond(&call, listing, &meta, negotiated);
     // A small number of objects may still be large.
     if !negotiated.is_plain() && offload::is_heavy(size) {
-        return offload::run_offloaded(MEMORY, async move { respond() }).await;
+        return offload::run_offloaded(MEMORY, async move { response() }).await;
     }
-    respond()
+    response()
+}
+
+/// Responds with the objects of a list, which a delete of a collection returns too.
+pub(super) fn respond(call: &Call, listing: Listing, meta: &ListMeta, negotiated: Negotiated) -> VerbResult {
+    respond_list(
+        listing,
+        meta,
+        call.resource(),
+        negotiated,
+        &call.parts.headers,
+        &call.query,
+        call.store().budget(),
+    )
 }
 
 /// The metadata of a list.

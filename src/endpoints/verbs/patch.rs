@@ -1,7 +1,7 @@
 //! PATCH: JSON patch, JSON merge patch, strategic merge patch and server-side apply.
 //!
-//! Entry point: [`patch`]. The formats are implemented in `apimachinery::patch` and `apimachinery::apply`; the retry
-//! on conflict is the registry's update loop.
+//! Entry point: [`patch`]. The formats are implemented in `apimachinery::patch` and `apimachinery::apply`;
+//! the retry on conflict is the registry's update loop.
 
 use super::super::call::Call;
 use super::super::negotiate::Codecs;
@@ -12,7 +12,7 @@ use super::VerbResult;
 use super::create::{in_order, normalize};
 use super::update::{absent, custom};
 use crate::api::decode::coerce;
-use crate::apimachinery::apply;
+use crate::apimachinery::apply::{self, ApplyRequest, Writer};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{FieldError, FieldPath, quote};
 use crate::apimachinery::object::ObjectView;
@@ -20,7 +20,7 @@ use crate::apimachinery::patch::{go_print, json_patch::JsonPatch, json_type, mer
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Map, Value};
-use crate::registry::schema::ManagerInfo;
+use crate::registry::schema::reset_set;
 use crate::registry::write::WriteOptions;
 use crate::registry::{SubresourceBehaviour, Updated};
 use crate::request::Body;
@@ -114,7 +114,8 @@ impl Patcher {
     async fn run(&self, write: &WriteOptions) -> Result<Updated> {
         let call = &self.call;
         if let Some(SubresourceBehaviour::Custom(handler)) = call.route.subresource().map(|s| &s.behaviour) {
-            // The handler stores the object itself. After a conflict, reapply the patch to the current object.
+            // The handler stores the object itself. After a conflict, reapply the patch to the current
+            // object.
             for _ in 1..RETRIES {
                 let live = handler.live(&call.cx, call.name()).await?;
                 let object = self.apply(Some(&live))?;
@@ -185,8 +186,8 @@ impl Patcher {
                 ));
             }
         }
-        // Like upstream's decoder, a missing kind defaults to the endpoint's. A missing version selects the internal
-        // type, whose JSON has none of the members.
+        // Like upstream's decoder, a missing kind defaults to the endpoint's. A missing version selects the
+        // internal type, whose JSON has none of the members.
         let is_absent = |key: &str| object.get(key).is_null() || object.get(key).as_str() == Some("");
         let has_version = !is_absent("apiVersion");
         if is_absent("kind") {
@@ -247,21 +248,24 @@ impl Patcher {
             _ => apply::decode_config(&self.bytes, &expected)?,
         };
         let now = time::now();
-        let who = ManagerInfo {
+        let writer = Writer {
             manager: &self.manager,
             subresource: call.subresource(),
             now: &now,
             api_version: &expected.api_version(),
         };
         let resource = call.resource();
-        let reset = resource.strategy.reset_fields(call.subresource());
-        let force = self.options.force == Some(true);
+        let request = ApplyRequest {
+            writer,
+            force: self.options.force == Some(true),
+            reset: &reset_set(resource.strategy.reset_fields(call.subresource())),
+        };
         let own = match call.route.subresource().map(|s| &s.behaviour) {
             Some(SubresourceBehaviour::Custom(handler)) => handler.schema(),
             _ => None,
         };
         let schema = own.as_ref().unwrap_or(&resource.schema);
-        let object = schema.apply(live, patch, &who, force, reset)?;
+        let object = schema.apply(live, patch, &request)?;
         let text = body::yaml_finding(&duplicates);
         self.options.handle_strict_errors(duplicates, &call.cx.warnings, |_| {
             Status::bad_request(format!("error strict decoding YAML: {text}"))

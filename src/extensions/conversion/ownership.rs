@@ -4,13 +4,12 @@
 use super::DefinitionVersions;
 use crate::api::openapi::Dialect;
 use crate::apimachinery::apply::managed;
-use crate::apimachinery::apply::{self, ApplyRequest, AtVersion, OverlayError, Versions};
+use crate::apimachinery::apply::{self, ApplyRequest, AtVersion, FieldSet, OverlayError, Versions, Writer};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::registry::Schema;
 use crate::registry::converting::Converting;
-use crate::registry::schema::{ManagerInfo, reset_set};
 use crate::schema::{KindSchema, Typed};
 use std::sync::Arc;
 
@@ -46,39 +45,13 @@ impl Schema for VersionedSchema {
         self.own().strategic_merge(object, patch)
     }
 
-    fn manage_update(
-        &self,
-        live: Option<&Value>,
-        new: &mut Value,
-        who: &ManagerInfo<'_>,
-        reset: &[&str],
-    ) -> Result<()> {
-        managed::update_managed_fields_across(
-            self.own().structural().typed(),
-            live,
-            new,
-            &who.writer(),
-            &reset_set(reset),
-            &self.across(),
-        );
-        Ok(())
+    fn manage_update(&self, live: Option<&Value>, new: &mut Value, who: &Writer<'_>, reset: &FieldSet) {
+        managed::update_managed_fields_across(self.own().structural().typed(), live, new, who, reset, &self.across());
     }
 
-    fn apply(
-        &self,
-        live: Option<&Value>,
-        patch: Value,
-        who: &ManagerInfo<'_>,
-        force: bool,
-        reset: &[&str],
-    ) -> Result<Value> {
-        let request = ApplyRequest {
-            writer: who.writer(),
-            force,
-            reset: &reset_set(reset),
-        };
+    fn apply(&self, live: Option<&Value>, patch: Value, request: &ApplyRequest<'_>) -> Result<Value> {
         let typed = self.own().structural().typed();
-        apply::apply_across(typed, live, &patch, &request, &self.across()).map(|a| a.object)
+        apply::apply_across(typed, live, &patch, request, &self.across()).map(|a| a.object)
     }
 
     fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, OverlayError> {

@@ -7,18 +7,10 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::patch::go_type;
 use crate::apimachinery::validation::meta::{validate_annotations, validate_labels};
 use crate::apimachinery::value::Value;
+use crate::client::webhook::ReviewVersion;
 
 const GROUP: &str = "apiextensions.k8s.io";
 const KIND: &str = "ConversionReview";
-
-/// The version of a review.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// `v1`
-    V1,
-    /// `v1beta1`, whose responses need neither kind nor UID.
-    V1Beta1,
-}
 
 /// Why a response has no converted objects. Upstream's texts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,26 +78,8 @@ pub enum Unacceptable {
     Metadata(String),
 }
 
-impl Version {
-    /// The first of `conversionReviewVersions` that is known.
-    pub fn choose<'v>(mut offered: impl Iterator<Item = &'v str>) -> Option<Self> {
-        offered.find_map(|v| match v {
-            "v1" => Some(Self::V1),
-            "v1beta1" => Some(Self::V1Beta1),
-            _ => None,
-        })
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::V1 => "v1",
-            Self::V1Beta1 => "v1beta1",
-        }
-    }
-}
-
 /// The body of a request for `objects`, which are encoded. Upstream sends an empty response along.
-pub(crate) fn request(version: Version, uid: &str, desired: &str, objects: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn request(version: ReviewVersion, uid: &str, desired: &str, objects: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 + objects.iter().map(|o| o.len() + 1).sum::<usize>());
     out.extend_from_slice(
         format!(
@@ -130,7 +104,7 @@ pub(crate) fn request(version: Version, uid: &str, desired: &str, objects: &[Vec
 ///
 /// # Errors
 /// `InvalidResponse`.
-pub fn converted_objects(version: Version, uid: &str, body: &[u8]) -> Result<Vec<Value>, InvalidResponse> {
+pub fn converted_objects(version: ReviewVersion, uid: &str, body: &[u8]) -> Result<Vec<Value>, InvalidResponse> {
     let mut review = json::decode(body).map_err(InvalidResponse::Json)?;
     check_type(version, &review)?;
     let response = review.get("response");
@@ -138,7 +112,7 @@ pub fn converted_objects(version: Version, uid: &str, body: &[u8]) -> Result<Vec
         return Err(InvalidResponse::NoResponse);
     }
     let got = response.str_at(&["uid"]);
-    if version == Version::V1 && got != uid {
+    if version == ReviewVersion::V1 && got != uid {
         return Err(InvalidResponse::Uid {
             wanted: uid.to_owned(),
             got: got.to_owned(),
@@ -160,13 +134,10 @@ pub fn converted_objects(version: Version, uid: &str, body: &[u8]) -> Result<Vec
 }
 
 /// Checks the kind of a response as upstream's decoder does, which accepts missing members.
-fn check_type(version: Version, review: &Value) -> Result<(), InvalidResponse> {
+fn check_type(version: ReviewVersion, review: &Value) -> Result<(), InvalidResponse> {
     let (api_version, kind) = (review.api_version(), review.str_at(&["kind"]));
     let wanted = format!("{GROUP}/{}", version.name());
-    let other = match version {
-        Version::V1 => Version::V1Beta1,
-        Version::V1Beta1 => Version::V1,
-    };
+    let other = version.other();
     if kind == KIND && api_version == format!("{GROUP}/{}", other.name()) {
         return Err(InvalidResponse::OtherVersion {
             got: other.name(),
@@ -181,7 +152,7 @@ fn check_type(version: Version, review: &Value) -> Result<(), InvalidResponse> {
             version: shown.to_owned(),
         });
     }
-    if version == Version::V1 && (api_version.is_empty() || kind.is_empty()) {
+    if version == ReviewVersion::V1 && (api_version.is_empty() || kind.is_empty()) {
         let gv = GroupVersion::parse(api_version).unwrap_or_default();
         return Err(InvalidResponse::Untyped {
             group: gv.group.to_string(),

@@ -40,7 +40,7 @@ impl Shape for SchemaShape {
             // Only metadata can be of the wrong type here. As upstream, stored objects lose what is, instead
             // of being unreadable.
             repair_metadata(object);
-            // What is left is well-typed.
+            // The remaining fields are well-typed.
             let _ = self.schema.normalize(object);
         }
     }

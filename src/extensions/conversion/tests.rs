@@ -1,12 +1,12 @@
 //! Conversions against a webhook on loopback.
 
 use super::*;
+use crate::apimachinery::apply::{ApplyRequest, FieldSet, Writer};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::FieldPath;
 use crate::apimachinery::gvk::GroupVersionKind;
 use crate::client::webhook::testing::{FakeWebhook, webhooks};
 use crate::json;
-use crate::registry::schema::ManagerInfo;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
 use crate::storage::{Draft, Error, ListOptions, MinRevision, Precondition, Storage};
 use crate::telemetry::Telemetry;
@@ -343,11 +343,16 @@ fn ownership_follows_a_field_to_its_other_name() {
     let versions = [compiled("v1", "one"), compiled("v2", "two")];
     let versions = conversions.versions(&definition, &versions).unwrap();
     let (v1, v2) = (versions.schema(V1), versions.schema(V2));
-    let who = |manager: &'static str, api_version: &'static str| ManagerInfo {
-        manager,
-        subresource: "",
-        now: "2026-01-01T00:00:00Z",
-        api_version,
+    let reset = FieldSet::new();
+    let by = |manager: &'static str, api_version: &'static str, force| ApplyRequest {
+        writer: Writer {
+            manager,
+            subresource: "",
+            now: "2026-01-01T00:00:00Z",
+            api_version,
+        },
+        force,
+        reset: &reset,
     };
     let config = |version: &str, field: &str, value: &str| {
         let mut config = json!({"apiVersion": (format!("x.io/{version}")), "kind": "Thing", "metadata": {"name": "a"}});
@@ -355,23 +360,17 @@ fn ownership_follows_a_field_to_its_other_name() {
         config
     };
     let live = v1
-        .apply(None, config("v1", "one", "x"), &who("old", "x.io/v1"), false, &[])
+        .apply(None, config("v1", "one", "x"), &by("old", "x.io/v1", false))
         .unwrap();
     let mut live = live.clone();
     live.set(&["spec", "two"], live.at(&["spec", "one"]).clone());
     live.unset(&["spec", "one"]);
     live.set(&["apiVersion"], "x.io/v2");
-    let refused = v2.apply(
-        Some(&live),
-        config("v2", "two", "y"),
-        &who("new", "x.io/v2"),
-        false,
-        &[],
-    );
+    let refused = v2.apply(Some(&live), config("v2", "two", "y"), &by("new", "x.io/v2", false));
     let refused = refused.unwrap_err();
     assert_eq!(refused.code, 409, "{refused:?}");
     let forced = v2
-        .apply(Some(&live), config("v2", "two", "y"), &who("new", "x.io/v2"), true, &[])
+        .apply(Some(&live), config("v2", "two", "y"), &by("new", "x.io/v2", true))
         .unwrap();
     let owners: Vec<&str> = forced
         .at(&["metadata", "managedFields"])

@@ -1,11 +1,12 @@
 //! The strategy `Webhook`.
 
-use super::review::{self, Unacceptable, Version};
+use super::review::{self, Unacceptable};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::names;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
+use crate::client::webhook::ReviewVersion;
 use crate::client::webhook::{Call, CallError, Limits, Webhook};
 use crate::registry::converting::{Conversion, Converting, KindVersion, NotConverted};
 use crate::tasks::compute;
@@ -44,7 +45,7 @@ const SLOW_MS_PER_OBJECT: u64 = 8;
 /// Asks a webhook.
 pub(super) struct WebhookConversion {
     /// `None` if the webhook takes none that we know.
-    pub review_version: Option<Version>,
+    pub review_version: Option<ReviewVersion>,
     pub caller: Arc<Caller>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Caller {
 /// One review.
 struct Review {
     caller: Arc<Caller>,
-    version: Version,
+    version: ReviewVersion,
     uid: String,
     body: Bytes,
     objects: Vec<Value>,
@@ -91,7 +92,7 @@ impl Conversion for WebhookConversion {
 }
 
 /// Distributes objects over reviews.
-fn reviews(caller: &Arc<Caller>, version: Version, objects: Vec<Value>, desired: &str) -> Vec<Review> {
+fn reviews(caller: &Arc<Caller>, version: ReviewVersion, objects: Vec<Value>, desired: &str) -> Vec<Review> {
     let mut reviews = Vec::new();
     let (mut chunk, mut encoded, mut size) = (Vec::new(), Vec::new(), 0);
     let mut finish = |objects: Vec<Value>, encoded: Vec<Vec<u8>>| {

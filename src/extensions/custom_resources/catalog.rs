@@ -63,7 +63,7 @@ impl Defined {
     }
 
     /// The versions for a changed definition: used ones whose schema and settings are the same are kept,
-    /// others begin anew.
+    /// others start over.
     fn kept(&self, definition: &Definition) -> Vec<Arc<LazyVersion>> {
         let used = self.versions.iter().any(|v| v.is_used());
         let trees = used.then(|| (self.definition.tree(), definition.tree()));
@@ -300,7 +300,7 @@ mod tests {
         })
     }
 
-    /// Which versions of a used definition a change keeps, after the others were retired.
+    /// The versions of a used definition that a change keeps, after the others were retired.
     fn kept(next: Arc<Definition>) -> [bool; 2] {
         let used = Defined::new(definition("u", 1, ["a", "b"]), None);
         used.versions.iter().for_each(|v| v.set_broken());

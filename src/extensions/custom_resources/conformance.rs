@@ -7,15 +7,16 @@
 //! checking every schema at every start.
 
 use super::Definition;
+use super::worker::DefinitionWorker;
 use crate::apimachinery::conditions;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
 use crate::extensions::definitions::conditions::{Condition, api_approval, non_structural_schema};
-use crate::registry::{Context, Store};
+use crate::registry::Store;
 use crate::tasks::compute::ComputePool;
-use crate::tasks::{Backoff, TaskGroup, WorkQueue, off_thread};
+use crate::tasks::{Signal, TaskGroup, off_thread};
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 
@@ -24,41 +25,34 @@ const NON_STRUCTURAL: &str = "NonStructuralSchema";
 
 /// Both controllers. Clones share the queue.
 #[derive(Clone)]
-pub(super) struct Conformance {
-    store: Arc<Store>,
-    queue: WorkQueue<Str>,
-}
+pub(super) struct Conformance(DefinitionWorker);
 
 const QUEUE: &str = "kubernetes_api_approval_conformant_condition_controller";
 
 impl Conformance {
-    pub(crate) fn new(store: Arc<Store>, telemetry: &Telemetry) -> Self {
-        Self {
-            store,
-            queue: WorkQueue::new(Backoff::CONTROLLER, telemetry.queue(QUEUE)),
-        }
+    pub(super) fn new(store: Arc<Store>, telemetry: &Telemetry) -> Self {
+        Self(DefinitionWorker::new(QUEUE, store, telemetry))
     }
 
     /// Queues a definition that has, or should have, one of the conditions.
-    pub(crate) fn note(&self, change: &Change<'_, Definition>) {
+    pub(super) fn note(&self, change: &Change<'_, Definition>) {
         if let Some(new) = change.new.filter(|d| d.protected || d.conditions.non_structural) {
-            self.queue.add(new.name.clone());
+            self.0.add(new);
         }
     }
 
     /// Starts the worker in `tasks`; it ends with the group.
-    pub(crate) fn start(self, tasks: &TaskGroup, compute: ComputePool) {
-        tasks.spawn_until_stopped("conformance of definitions", async move {
-            let work = |name: Str| {
-                let own = self.clone();
-                compute.run_own(async move { own.sync(&name).await })
-            };
-            self.queue.process(QUEUE, work).await;
-        });
+    pub(super) fn start(self, tasks: &TaskGroup, compute: &ComputePool, synced: &Signal) {
+        let worker = self.0.clone();
+        let sync = move |name: Str| {
+            let own = self.clone();
+            async move { own.sync(&name).await }
+        };
+        worker.spawn(tasks, "conformance of definitions", compute, synced, sync);
     }
 
     async fn sync(&self, name: &str) -> Result<()> {
-        let live = match self.store.get_value("", name).await {
+        let live = match self.0.store().get_value("", name).await {
             Err(e) if e.code == 404 => return Ok(()),
             other => other?,
         };
@@ -87,14 +81,8 @@ impl Conformance {
             }
             Ok(v)
         };
-        match self
-            .store
-            .update_with(&Context::system(""), name, "status", change)
-            .await
-        {
-            Err(e) if e.code != 404 => Err(e),
-            _ => Ok(()),
-        }
+        self.0.update_status(name, change).await?;
+        Ok(())
     }
 }
 

@@ -4,14 +4,15 @@
 //! run; requests here wait until their gateway has seen the definition instead.
 
 use super::Definition;
+use super::worker::DefinitionWorker;
 use crate::apimachinery::conditions;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
-use crate::registry::{Context, Store};
+use crate::registry::Store;
 use crate::tasks::compute::ComputePool;
-use crate::tasks::{Backoff, TaskGroup, WorkQueue};
+use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
 
@@ -19,36 +20,29 @@ const QUEUE: &str = "crdEstablishing";
 
 /// The establishing controller. Clones share the queue.
 #[derive(Clone)]
-pub(super) struct Establishing {
-    store: Arc<Store>,
-    queue: WorkQueue<Str>,
-}
+pub(super) struct Establishing(DefinitionWorker);
 
 impl Establishing {
-    pub(crate) fn new(store: Arc<Store>, telemetry: &Telemetry) -> Self {
-        Self {
-            store,
-            queue: WorkQueue::new(Backoff::CONTROLLER, telemetry.queue(QUEUE)),
-        }
+    pub(super) fn new(store: Arc<Store>, telemetry: &Telemetry) -> Self {
+        Self(DefinitionWorker::new(QUEUE, store, telemetry))
     }
 
     /// Queues a definition that can be established.
-    pub(crate) fn note(&self, change: &Change<'_, Definition>) {
+    pub(super) fn note(&self, change: &Change<'_, Definition>) {
         let ready = |d: &&Arc<Definition>| d.conditions.names_accepted && !d.conditions.established && !d.deleting;
         if let Some(new) = change.new.filter(ready) {
-            self.queue.add(new.name.clone());
+            self.0.add(new);
         }
     }
 
     /// Starts the worker in `tasks`; it ends with the group.
-    pub(crate) fn start(self, tasks: &TaskGroup, compute: ComputePool) {
-        tasks.spawn_until_stopped("establishing definitions", async move {
-            let work = |name: Str| {
-                let own = self.clone();
-                compute.run_own(async move { own.establish(&name).await })
-            };
-            self.queue.process(QUEUE, work).await;
-        });
+    pub(super) fn start(self, tasks: &TaskGroup, compute: &ComputePool, synced: &Signal) {
+        let worker = self.0.clone();
+        let establish = move |name: Str| {
+            let own = self.clone();
+            async move { own.establish(&name).await }
+        };
+        worker.spawn(tasks, "establishing definitions", compute, synced, establish);
     }
 
     async fn establish(&self, name: &str) -> Result<()> {
@@ -67,13 +61,7 @@ impl Establishing {
             }
             Ok(v)
         };
-        match self
-            .store
-            .update_with(&Context::system(""), name, "status", change)
-            .await
-        {
-            Err(e) if e.code != 404 => Err(e),
-            _ => Ok(()),
-        }
+        self.0.update_status(name, change).await?;
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The finalizing controller of CustomResourceDefinitions (upstream's
 //! `k8s.io/apiextensions-apiserver/pkg/controller/finalizer/crd_finalizer.go`): deletes the custom resources
-//! of a definition that is being deleted, and lets it go once none are left.
+//! of a definition that is being deleted, and removes its finalizer once none are left.
 //!
 //! ```text
 //! deleted ─▶ Terminating=True InstanceDeletionInProgress
@@ -11,6 +11,7 @@
 
 use super::Definition;
 use super::catalog::Catalog;
+use super::worker::DefinitionWorker;
 use crate::apimachinery::conditions;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -20,7 +21,7 @@ use crate::client::{Change, Informer};
 use crate::registry::{Context, DeleteOptions, Store};
 use crate::storage::ListOptions;
 use crate::tasks::compute::ComputePool;
-use crate::tasks::{Backoff, TaskGroup, WorkQueue};
+use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::Telemetry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,10 +48,9 @@ const BUILT_IN: [(&str, &str); 2] = [
 /// The finalizing controller. Clones share the queue.
 #[derive(Clone)]
 pub(super) struct Finalizing {
-    store: Arc<Store>,
+    worker: DefinitionWorker,
     definitions: Informer<Definition>,
     catalog: Arc<Catalog>,
-    queue: WorkQueue<Str>,
 }
 
 /// A state of the condition `Terminating`.
@@ -86,10 +86,9 @@ impl Finalizing {
         telemetry: &Telemetry,
     ) -> Self {
         Self {
-            store,
+            worker: DefinitionWorker::new(QUEUE, store, telemetry),
             definitions,
             catalog,
-            queue: WorkQueue::new(Backoff::CONTROLLER, telemetry.queue(QUEUE)),
         }
     }
 
@@ -98,28 +97,25 @@ impl Finalizing {
         if let Some(new) = change.new.filter(|d| waits(d)) {
             // Not again for our own updates of its condition.
             if change.old.is_none_or(|old| !waits(old)) {
-                self.queue.add(new.name.clone());
+                self.worker.add(new);
             }
         }
     }
 
     /// Starts the workers in `tasks`; they end with the group.
-    pub(crate) fn start(self, tasks: &TaskGroup, compute: ComputePool) {
+    pub(crate) fn start(self, tasks: &TaskGroup, compute: &ComputePool, synced: &Signal) {
         for _ in 0..WORKERS {
-            let (worker, compute) = (self.clone(), compute.clone());
-            tasks.spawn_until_stopped("finalizing definitions", async move {
-                worker.definitions.synced().wait().await;
-                let work = |name: Str| {
-                    let own = worker.clone();
-                    compute.run_own(async move { own.finalize(&name).await })
-                };
-                worker.queue.process(QUEUE, work).await;
-            });
+            let (own, worker) = (self.clone(), self.worker.clone());
+            let finalize = move |name: Str| {
+                let own = own.clone();
+                async move { own.finalize(&name).await }
+            };
+            worker.spawn(tasks, "finalizing definitions", compute, synced, finalize);
         }
     }
 
     async fn finalize(&self, name: &str) -> Result<()> {
-        let live = match self.store.get_value("", name).await {
+        let live = match self.worker.store().get_value("", name).await {
             Err(e) if e.code == 404 => return Ok(()),
             other => other?,
         };
@@ -171,14 +167,7 @@ impl Finalizing {
             }
             Ok(v)
         };
-        match self
-            .store
-            .update_with(&Context::system(""), name, "status", change)
-            .await
-        {
-            Err(e) if e.code == 404 => Ok(None),
-            other => other.map(Some),
-        }
+        self.worker.update_status(name, change).await
     }
 
     async fn delete_instances(&self, (group, plural): (&str, &str)) -> std::result::Result<(), (Terminating, Status)> {
@@ -219,7 +208,7 @@ impl Finalizing {
     /// deletes them.
     async fn instances(&self, group: &str, plural: &str) -> Result<Store> {
         // Later than the status that was just written, so it is the definition that is being deleted.
-        self.definitions.catch_up(&**self.store.storage()).await;
+        self.definitions.catch_up(&**self.worker.store().storage()).await;
         let found = self.catalog.get(group, plural);
         let found = found.ok_or_else(|| Status::raw_error("the definition is gone"))?;
         let version = found.definition.storage_version();

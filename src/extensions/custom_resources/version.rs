@@ -152,7 +152,7 @@ impl LazyVersion {
     /// The version, built if this is its first use.
     ///
     /// # Cancel safety
-    /// Cancel safe: another caller goes on building.
+    /// Cancel safe: another caller continues building.
     pub(crate) async fn get(
         &self,
         builder: &Arc<Builder>,

@@ -1,6 +1,6 @@
-//! Upstream's internal form of a definition, in which it is validated. What is the same in all versions (schema,
-//! subresources, columns, selectable fields) moves to the top of the spec, and the paths in error messages show it
-//! (`k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/conversion.go`).
+//! Upstream's internal form of a definition, in which it is validated. What is the same in all versions
+//! (schema, subresources, columns, selectable fields) moves to the top of the spec, and the paths in error
+//! messages show it (`k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/conversion.go`).
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
@@ -106,7 +106,8 @@ impl<'a> Internal<'a> {
         }
     }
 
-    /// The versions as upstream prints them. Schemas and what else belongs to one version only are not printed.
+    /// The versions as upstream prints them. Schemas and what else belongs to one version only are not
+    /// printed.
     pub(super) fn print_versions(&self) -> String {
         if self.absent {
             return "null".to_owned();

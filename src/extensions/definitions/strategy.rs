@@ -9,7 +9,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::extensions::custom_resources::FINALIZER;
-use crate::registry::strategy::{DeleteStrategy, Strategy};
+use crate::registry::strategy::{DeleteStrategy, Strategy, reset_spec_or_status};
 
 /// Strategy of CustomResourceDefinitions.
 pub(crate) struct CustomResourceDefinition;
@@ -108,10 +108,7 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
-        match subresource {
-            "status" => &["spec"],
-            _ => &["status"],
-        }
+        reset_spec_or_status(subresource)
     }
 
     fn deletion(&self) -> Option<&dyn DeleteStrategy> {

@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_remembered_is_what_would_be_computed(
+        fn the_cached_flow_equals_the_computed_one(
             flows in proptest::collection::vec(("[ab]{0,2}", "[ab\\x00]{0,12}"), 1..200),
         ) {
             for (schema, distinguisher) in flows {

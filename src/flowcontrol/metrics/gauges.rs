@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const LEVEL: [&str; 1] = ["priority_level"];
 
-/// What the gauges show of a level.
+/// The gauges of a level.
 pub(crate) struct LevelReading<'a, T> {
     /// Its name.
     pub name: &'a str,

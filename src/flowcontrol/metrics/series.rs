@@ -116,7 +116,7 @@ impl Series {
 }
 
 impl Drop for Series {
-    /// What a level counted does not disappear with it.
+    /// The counts of a level outlive it.
     fn drop(&mut self) {
         self.flush();
     }

@@ -31,7 +31,7 @@ pub(crate) struct Waiting<'a, T> {
     pub arrived: Duration,
     /// When it was dispatched.
     pub started: Option<Duration>,
-    /// What the caller keeps.
+    /// The caller's data.
     pub item: &'a T,
 }
 
@@ -90,7 +90,7 @@ impl<T> QueueSet<T> {
         self.totals.waiting == 0 && self.totals.executing == 0
     }
 
-    /// What happens beyond the limit.
+    /// The treatment of requests beyond the limit.
     pub(crate) fn queuing(&self) -> Queuing {
         self.queuing
     }

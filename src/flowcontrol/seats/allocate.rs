@@ -67,7 +67,7 @@ pub(super) fn allocate(sum: f64, classes: &[Class]) -> Option<Allocation> {
         }
         (reached, fraction) = (next, kink);
         slope += change;
-        // What remains of a slope after all its classes have met their bounds is rounding.
+        // The remainder of a slope after all its classes have met their bounds is a rounding error.
         if slope < EPSILON {
             slope = 0.0;
         }

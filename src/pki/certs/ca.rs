@@ -70,7 +70,7 @@ pub struct DynamicCa {
     seen: Seen,
 }
 
-/// What a [`DynamicCa`] consists of.
+/// The parts of a [`DynamicCa`].
 #[derive(Debug)]
 struct Parts {
     /// The bundle of the file.

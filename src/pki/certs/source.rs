@@ -20,7 +20,7 @@ pub enum CertError {
     Invalid {
         /// The file; absent for in-memory values.
         path: Option<PathBuf>,
-        /// What is wrong and, where it helps, how to fix it.
+        /// The error and, where it helps, its remedy.
         reason: String,
     },
 }

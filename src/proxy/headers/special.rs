@@ -6,7 +6,7 @@ use crate::request::headers::remove_all;
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// Which special headers a message has. One pass over all names replaces a lookup for each of them.
+/// The special headers of a message. One pass over all names replaces a lookup for each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Special {
     /// `Connection`

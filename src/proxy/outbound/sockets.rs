@@ -68,20 +68,23 @@ mod tests {
         };
         let refusal = |e: Result<UnixStream, DialError>| e.unwrap_err().0;
         let o = Outbound::direct();
-        let told = refusal(o.connect_socket(&socket(path.clone(), None)).await);
+        let message = refusal(o.connect_socket(&socket(path.clone(), None)).await);
         assert!(
-            told.ends_with("it is in no directory of --backend-socket-dirs"),
-            "{told}"
+            message.ends_with("it is in no directory of --backend-socket-dirs"),
+            "{message}"
         );
         let o = o.with_socket_dirs([dir.path().to_owned(), dir.path().join("not-there")]);
         o.connect_socket(&socket(path.clone(), None)).await.unwrap();
         let other = rustix::process::geteuid().as_raw() + 1;
-        let told = refusal(o.connect_socket(&socket(path.clone(), Some(other))).await);
-        assert!(told.ends_with(&format!("listens there, not user {other}")), "{told}");
+        let message = refusal(o.connect_socket(&socket(path.clone(), Some(other))).await);
+        assert!(
+            message.ends_with(&format!("listens there, not user {other}")),
+            "{message}"
+        );
         let gone = dir.path().join("gone.sock");
-        let told = refusal(o.connect_socket(&socket(gone.clone(), None)).await);
+        let message = refusal(o.connect_socket(&socket(gone.clone(), None)).await);
         assert_eq!(
-            told,
+            message,
             format!("dial unix {}: connect: no such file or directory", gone.display())
         );
         // A link counts as its target, which is outside the directory.
@@ -89,10 +92,10 @@ mod tests {
         let _other = tokio::net::UnixListener::bind(&outside).unwrap();
         let link = dir.path().join("link.sock");
         std::os::unix::fs::symlink(&outside, &link).unwrap();
-        let told = refusal(o.connect_socket(&socket(link, None)).await);
+        let message = refusal(o.connect_socket(&socket(link, None)).await);
         assert!(
-            told.ends_with("it is in no directory of --backend-socket-dirs"),
-            "{told}"
+            message.ends_with("it is in no directory of --backend-socket-dirs"),
+            "{message}"
         );
     }
 }

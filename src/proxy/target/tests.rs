@@ -119,9 +119,12 @@ fn invalid_values_are_field_errors() {
         ("http+unix:///run/../a.sock", "must name the absolute path of a socket"),
         ("http+unix:///run/%2e%2e/a", "must name the absolute path of a socket"),
     ] {
-        let told = of(json!({"torana.dev/backend-urls": (urls)})).unwrap_err();
-        assert!(told.contains(why), "{urls}: {told}");
-        assert!(told.contains("metadata.annotations[torana.dev/backend-"), "{told}");
+        let message = of(json!({"torana.dev/backend-urls": (urls)})).unwrap_err();
+        assert!(message.contains(why), "{urls}: {message}");
+        assert!(
+            message.contains("metadata.annotations[torana.dev/backend-"),
+            "{message}"
+        );
     }
     for (key, value, why) in [
         (
@@ -174,21 +177,24 @@ fn invalid_values_are_field_errors() {
         let key = format!("torana.dev/{key}");
         let mut annotations = Value::object();
         annotations.set(&[key.as_str()], value);
-        let told = of(annotations).unwrap_err();
-        assert!(told.starts_with(&format!("metadata.annotations[{key}]: ")), "{told}");
-        assert!(told.contains(why), "{value}: {told}");
+        let message = of(annotations).unwrap_err();
+        assert!(
+            message.starts_with(&format!("metadata.annotations[{key}]: ")),
+            "{message}"
+        );
+        assert!(message.contains(why), "{value}: {message}");
     }
 }
 
 #[test]
 fn all_errors_are_reported_together() {
-    let told = of(json!({
+    let message = of(json!({
         "torana.dev/backend-urls": "ftp://a, https://b;weight=x",
         "torana.dev/backend-connect-timeout": "soon",
         "torana.dev/backend-max-requests-inflight": "-1",
     }));
     assert_eq!(
-        told.unwrap_err(),
+        message.unwrap_err(),
         "[metadata.annotations[torana.dev/backend-urls]: Invalid value: \"ftp://a\": must begin with https://, https+unix://, http+unix:// or h2c+unix://, \
          metadata.annotations[torana.dev/backend-urls]: Invalid value: \"https://b;weight=x\": weight must be a whole number between 1 and 1000, inclusive, \
          metadata.annotations[torana.dev/backend-connect-timeout]: Invalid value: \"soon\": expected a duration such as 90s, 1m30s or 300ms, \
@@ -200,33 +206,33 @@ fn all_errors_are_reported_together() {
 fn a_local_apiservice_takes_no_backend_annotations() {
     let mut v = object(json!({"torana.dev/backend-urls": "https://a", "torana.dev/backend-header-timeout": "1s"}));
     v.unset(&["spec", "service"]);
-    let told = aggregate(&read(&v).unwrap_err());
+    let message = aggregate(&read(&v).unwrap_err());
     assert!(
-        told.contains("backend-urls]: Forbidden: may not be set on a local APIService"),
-        "{told}"
+        message.contains("backend-urls]: Forbidden: may not be set on a local APIService"),
+        "{message}"
     );
-    assert!(told.contains("backend-header-timeout]: Forbidden: "), "{told}");
+    assert!(message.contains("backend-header-timeout]: Forbidden: "), "{message}");
 }
 
 #[test]
 fn targets_without_verification_are_forbidden() {
     let mut v = object(json!({"torana.dev/backend-urls": "https://a"}));
     v.set(&["spec", "insecureSkipTLSVerify"], true);
-    let told = aggregate(&read(&v).unwrap_err());
+    let message = aggregate(&read(&v).unwrap_err());
     assert!(
-        told.contains("Forbidden: may not be set together with spec.insecureSkipTLSVerify"),
-        "{told}"
+        message.contains("Forbidden: may not be set together with spec.insecureSkipTLSVerify"),
+        "{message}"
     );
 }
 
 #[test]
 fn an_unknown_annotation_of_our_domain_causes_a_warning() {
-    let told = warnings(&object(
+    let message = warnings(&object(
         json!({"torana.dev/backend-url": "https://a", "torana.dev/backend-urls": "https://a", "other/x": "y"}),
     ));
-    assert_eq!(told.len(), 1);
+    assert_eq!(message.len(), 1);
     assert!(
-        told[0].starts_with("metadata.annotations[torana.dev/backend-url]: unknown annotation, ignored; known are torana.dev/backend-urls, "),
-        "{told:?}"
+        message[0].starts_with("metadata.annotations[torana.dev/backend-url]: unknown annotation, ignored; known are torana.dev/backend-urls, "),
+        "{message:?}"
     );
 }

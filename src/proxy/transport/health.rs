@@ -1,4 +1,5 @@
-//! [`Health`]: passive outlier ejection of the addresses of one backend; [`InFlight`]: how busy an address is.
+//! [`Health`]: passive outlier ejection of the addresses of one backend; [`InFlight`]: how busy an address
+//! is.
 //!
 //! ```text
 //! in use ──3 failures in a row,──► ejected for 1 s ──time is up──► on probation: probed by us (`probation`)

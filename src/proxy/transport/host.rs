@@ -67,7 +67,7 @@ pub(super) struct Host {
     pool: Mutex<Pool>,
 }
 
-/// What is available for a request.
+/// The resource available for a request.
 enum Checkout {
     /// A stream on an existing HTTP/2 connection.
     Stream(Stream),
@@ -172,7 +172,7 @@ impl Host {
     /// decide whether traffic is routed at all, so traffic must not starve them.
     ///
     /// # Cancel safety
-    /// Cancel safe. A shared dial goes on for the other requests; a dial for this request alone ends.
+    /// Cancel safe. A shared dial continues for the other requests; a dial for this request alone ends.
     pub(super) async fn checkout(self: &Arc<Self>, bounded: bool) -> Result<Lease, NoConnection> {
         let limits = self.limits(bounded);
         let mut queued = None;

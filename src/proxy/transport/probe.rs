@@ -1,5 +1,5 @@
-//! [`ProbeRequest`]: what is sent to an address to find out whether it has recovered; [`ProbeState`]: whether that is under
-//! way.
+//! [`ProbeRequest`]: what is sent to an address to find out whether it has recovered; [`ProbeState`]: whether
+//! that is under way.
 
 use super::Outgoing;
 use crate::request::Body;

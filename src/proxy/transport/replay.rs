@@ -110,7 +110,7 @@ fn parse_headers(mut rest: &[u8]) -> HeaderMap {
     headers
 }
 
-/// What was sent of a body. Clones share the record.
+/// The part of a body that was sent. Clones share the record.
 #[derive(Clone, Default)]
 pub(super) struct ReplayRecord(Arc<Mutex<Sent>>);
 

@@ -1,5 +1,5 @@
-//! [`Flights`]: conversions in progress at another process, shared by all readers of the same objects. Hundreds of watchers of
-//! one event then cost one call of a webhook.
+//! [`Flights`]: conversions in progress at another process, shared by all readers of the same objects.
+//! Hundreds of watchers of one event then cost one call of a webhook.
 //!
 //! A conversion continues as long as at least one reader waits for it, even if the reader that started it is
 //! gone.

@@ -1,3 +1,7 @@
+mod flights;
+mod selected;
+mod watched;
+
 use super::*;
 use crate::apimachinery::object::ObjectView;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
@@ -6,7 +10,6 @@ use crate::storage::{
     WatchItem, WatchOptions,
 };
 use crate::sync::Mutex;
-use crate::tasks::compute;
 use futures_util::FutureExt as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -376,62 +379,6 @@ async fn an_object_that_cannot_be_converted_fails_its_readers_only() {
     assert_eq!(unknown, "request to convert CR from an invalid group/version: g/v0");
 }
 
-#[tokio::test]
-async fn watches_deliver_in_order_until_an_object_cannot_be_converted() {
-    for conversion in conversions() {
-        let stored = stored();
-        let kind = versions(&conversion, 0);
-        let v2 = over(&stored, &kind, 1);
-        let mut watch = v2.watch(from_the_beginning()).await.unwrap();
-        for (version, name) in [
-            ("g/v1", "a"),
-            ("g/v2", "b"),
-            ("g/v1", "c"),
-            ("g/v1", "bad"),
-            ("g/v2", "d"),
-        ] {
-            write(&stored.storage, name, &thing(version, name, "x")).await;
-        }
-        for name in ["a", "b", "c"] {
-            let Some(WatchItem::Change(t, event)) = watch.next().await else {
-                panic!("{name} is delivered")
-            };
-            let object = event.object(t).decode();
-            assert_eq!((object.name(), object.api_version()), (name, "g/v2"));
-        }
-        let Some(WatchItem::Failed(why)) = watch.next().await else {
-            panic!("the failure is delivered")
-        };
-        assert_eq!(why.to_string(), "cannot convert bad");
-        assert!(
-            watch.next().await.is_none() && watch.try_next().is_none(),
-            "nothing follows"
-        );
-    }
-}
-
-#[tokio::test]
-async fn watchers_share_converted_events() {
-    let stored = stored();
-    let conversion = Arc::new(Renaming::default());
-    let kind = versions(&conversion, 0);
-    let v2 = over(&stored, &kind, 1);
-    let mut watches = Vec::new();
-    for _ in 0..2 {
-        watches.push(v2.watch(from_the_beginning()).await.unwrap());
-    }
-    write(&stored.storage, "a", &thing("g/v1", "a", "x")).await;
-    let mut events: Vec<Arc<Event>> = Vec::new();
-    for watch in &mut watches {
-        let Some(WatchItem::Change(_, event)) = watch.next().await else {
-            panic!("both receive the event")
-        };
-        events.push(event);
-    }
-    assert!(Arc::ptr_eq(&events[0], &events[1]));
-    assert_eq!(calls(&conversion), [1]);
-}
-
 /// All versions have the same schema, as those of most definitions. Counts conversions.
 #[derive(Default)]
 struct OnlyVersion(AtomicUsize);
@@ -451,7 +398,7 @@ impl Conversion for OnlyVersion {
 }
 
 #[tokio::test]
-async fn respelling_the_version_gives_what_a_conversion_gives() {
+async fn replacing_only_the_version_equals_a_conversion() {
     let stored = stored();
     let conversion = Arc::new(OnlyVersion::default());
     let version = |n: &str| KindVersion {
@@ -491,210 +438,4 @@ async fn respelling_the_version_gives_what_a_conversion_gives() {
         (converted.version_span, converted.managed_span, &converted.labels)
     );
     assert_eq!(respelled.decode().api_version(), "g/v1alpha1");
-}
-
-fn selecting(name: &'static str, value: &'static str) -> Predicate {
-    Predicate(Some(Arc::new(move |e: &Entry| {
-        e.field(name).or_else(|| e.label(name)) == Some(value)
-    })))
-}
-
-#[tokio::test]
-async fn fields_are_selected_in_the_served_version() {
-    let stored = stored();
-    let conversion = Arc::new(Renaming::default());
-    let kind = versions(&conversion, 0);
-    for i in 0..20 {
-        let (name, value) = (format!("n{i:02}"), ["x", "y"][i % 2]);
-        let version = ["g/v1", "g/v2"][i / 2 % 2];
-        write(&stored.storage, &name, &thing(version, &name, value)).await;
-    }
-    let v2 = over(&stored, &kind, 1);
-    let mut options = ListOptions {
-        predicate: selecting("spec.two", "y"),
-        limit: 3,
-        ..ListOptions::latest("")
-    };
-    let mut names = Vec::new();
-    loop {
-        let page = v2.list(options.clone()).await.unwrap();
-        assert!(page.entries.len() <= 3 && page.remaining.is_none());
-        names.extend(page.entries.iter().map(|e| e.name().to_owned()));
-        let Some(next) = page.next else { break };
-        options.token = Some(next);
-    }
-    let odd: Vec<String> = (0..10).map(|i| format!("n{:02}", 2 * i + 1)).collect();
-    assert_eq!(names, odd);
-    let none = ListOptions {
-        predicate: selecting("spec.one", "y"),
-        ..ListOptions::latest("")
-    };
-    assert!(v2.list(none).await.unwrap().entries.is_empty(), "v2 has no such field");
-}
-
-#[tokio::test]
-async fn a_filtered_watch_sees_objects_come_and_go_as_the_served_version_does() {
-    for relabels in [false, true] {
-        let stored = stored();
-        let conversion = Arc::new(Renaming {
-            relabels,
-            ..Renaming::default()
-        });
-        let kind = versions(&conversion, 0);
-        let v2 = over(&stored, &kind, 1);
-        let predicate = match relabels {
-            true => selecting("by", "g/v2"),
-            false => selecting("spec.two", "y"),
-        };
-        let mut watch = v2
-            .watch(WatchOptions {
-                predicate,
-                ..from_the_beginning()
-            })
-            .await
-            .unwrap();
-        let mut revision = write(&stored.storage, "a", &thing("g/v1", "a", "x")).await.revision;
-        for value in ["y", "x"] {
-            let draft = Draft::new(&thing("g/v1", "a", value), vec![]);
-            let put = stored.storage.put("a", Precondition::Unchanged(revision), draft, None);
-            revision = put.await.unwrap().revision;
-        }
-        let expected: &[(EventType, &str)] = match relabels {
-            true => &[
-                (EventType::Added, "x"),
-                (EventType::Modified, "y"),
-                (EventType::Modified, "x"),
-            ],
-            // Leaving the selection shows the last state that was selected.
-            false => &[(EventType::Added, "y"), (EventType::Deleted, "y")],
-        };
-        let mut types = Vec::new();
-        while types.len() < expected.len()
-            && let Some(WatchItem::Change(t, event)) = watch.next().await
-        {
-            types.push((t, event.object(t).decode().str_at(&["spec", "two"]).to_owned()));
-        }
-        let types: Vec<_> = types.iter().map(|(t, v)| (*t, v.as_str())).collect();
-        assert_eq!(types, expected);
-    }
-}
-
-#[tokio::test]
-async fn a_filtered_watch_tests_entries_that_became_known_after_their_event() {
-    let stored = stored();
-    let kind = versions(&Arc::new(Renaming::default()), 0);
-    let v1 = over(&stored, &kind, 0);
-    let mut watch = v1
-        .watch(WatchOptions {
-            predicate: selecting("spec.one", "y"),
-            ..from_the_beginning()
-        })
-        .await
-        .unwrap();
-    let mut revision = write(&stored.storage, "a", &thing("g/v1", "a", "y")).await.revision;
-    // Reading the object finds out that it is served as it is stored.
-    v1.get("a", MinRevision::Any).await.unwrap();
-    for value in ["x", "z"] {
-        let draft = Draft::new(&thing("g/v1", "a", value), vec![]);
-        let put = stored.storage.put("a", Precondition::Unchanged(revision), draft, None);
-        revision = put.await.unwrap().revision;
-        v1.get("a", MinRevision::Any).await.unwrap();
-    }
-    let mut types = Vec::new();
-    while types.len() < 2
-        && let Some(WatchItem::Change(t, event)) = watch.next().await
-    {
-        types.push((t, event.object(t).decode().str_at(&["spec", "one"]).to_owned()));
-    }
-    let types: Vec<_> = types.iter().map(|(t, v)| (*t, v.as_str())).collect();
-    assert_eq!(types, [(EventType::Added, "y"), (EventType::Deleted, "y")]);
-}
-
-#[tokio::test]
-async fn large_objects_are_converted_off_the_reactor_and_in_order() {
-    let stored = stored();
-    let conversion = Arc::new(Renaming::default());
-    let kind = versions(&conversion, 0);
-    let served = over(&stored, &kind, 1);
-    let telemetry = crate::telemetry::Telemetry::new();
-    let pool = compute::ComputePool::start(compute::Config::default(), telemetry.compute.clone()).unwrap();
-    let watch = pool.within(pool.flow("reader"), served.watch(from_the_beginning()));
-    let mut watch = watch.await.unwrap();
-    for (name, value) in [("large", "m".repeat(40 << 10)), ("small", "m".to_owned())] {
-        write(&stored.storage, name, &thing("g/v1", name, &value)).await;
-        let Some(WatchItem::Change(_, event)) = watch.next().await else {
-            panic!("both are delivered")
-        };
-        assert_eq!(&*event.entry.key, name);
-    }
-    let threads = conversion.threads.lock().clone();
-    let here = std::thread::current().id();
-    assert_eq!(threads.iter().map(|t| *t == here).collect::<Vec<_>>(), [false, true]);
-}
-
-#[tokio::test]
-async fn readers_of_an_object_share_one_call() {
-    let stored = stored();
-    let [_, conversion] = conversions();
-    let kind = versions(&conversion, 0);
-    for name in ["a", "b", "bad"] {
-        write(&stored.storage, name, &thing("g/v1", name, "x")).await;
-    }
-    let v2 = over(&stored, &kind, 1);
-    let mut first = v2.get("a", MinRevision::Any).boxed();
-    assert!((&mut first).now_or_never().is_none(), "it waits for the conversion");
-    let others = futures_util::future::join_all((0..20).map(|_| v2.get("a", MinRevision::Any)));
-    let mut others = others.boxed();
-    assert!((&mut others).now_or_never().is_none());
-    // Whoever asked first is gone; the others go on with its call.
-    drop(first);
-    for got in others.await {
-        assert_eq!(got.unwrap().unwrap().decode().api_version(), "g/v2");
-    }
-    assert_eq!(calls(&conversion), [1]);
-    // A list that fails does not fail those who need another of its objects.
-    let mut list = v2.list(ListOptions::latest("")).boxed();
-    assert!((&mut list).now_or_never().is_none());
-    let got = v2.get("b", MinRevision::Any).await;
-    assert!(got.is_ok());
-    assert!(list.await.is_err());
-}
-
-#[tokio::test]
-async fn a_cancelled_read_leaves_nothing_behind() {
-    static DROPPED: AtomicUsize = AtomicUsize::new(0);
-    struct Stuck;
-    struct OnDrop;
-    impl Drop for OnDrop {
-        fn drop(&mut self) {
-            DROPPED.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-    impl Conversion for Stuck {
-        fn convert(&self, _: Vec<Value>, _: &KindVersion) -> Converting {
-            let guard = OnDrop;
-            Converting::Pending(
-                async move {
-                    let _guard = guard;
-                    std::future::pending().await
-                }
-                .boxed(),
-            )
-        }
-    }
-    let stored = stored();
-    write(&stored.storage, "a", &thing("g/v1", "a", "x")).await;
-    let template = versions(&Arc::default(), 0);
-    let kind = Arc::new(KindVersions {
-        versions: template.versions.clone(),
-        stored: 0,
-        conversion: Arc::new(Stuck),
-    });
-    let v2 = over(&stored, &kind, 1);
-    assert!(v2.get("a", MinRevision::Any).now_or_never().is_none());
-    assert_eq!(
-        DROPPED.load(Ordering::Relaxed),
-        1,
-        "the call is given up with its reader"
-    );
 }

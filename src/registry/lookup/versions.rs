@@ -57,7 +57,7 @@ impl Versions for StoreLookup {
             let custom = self.custom.get();
             return custom.map_or_else(Vec::new, |custom| custom.equivalents(resource, subresource));
         };
-        // What shares the key prefix are versions of the same objects.
+        // Resources that share a key prefix are versions of the same objects.
         let prefix = own.resource().prefix();
         let versions = prefix.and_then(|prefix| stores.by_prefix.get(prefix));
         let others = versions.into_iter().flatten().map(|store| store.resource());

@@ -45,9 +45,9 @@ fn owns(entry: &Value, path: &[PathElement]) -> bool {
 
 /// The identity of an entry: manager, operation, subresource, and the API version of an update.
 ///
-/// The version of an update differs between object and Scale. An update that owns the replicas is therefore never found
-/// again in the Scale, and every write of the Scale moves the replicas to a second entry of the same manager. Upstream
-/// does so, too.
+/// The version of an update differs between object and Scale. An update that owns the replicas is therefore
+/// never found again in the Scale, and every write of the Scale moves the replicas to a second entry of the
+/// same manager. Upstream does so, too.
 type Writer<'a> = [&'a str; 4];
 
 fn writer(entry: &Value) -> Writer<'_> {
@@ -89,8 +89,8 @@ impl ReplicasPaths {
         Self::new(api_version, [(api_version, Some(REPLICAS.to_vec()))])
     }
 
-    /// `own` is the `apiVersion` of the request; `versions` are those of the kind with the fields that lead to the
-    /// replicas, or `None` for a version without the subresource.
+    /// `own` is the `apiVersion` of the request; `versions` are those of the kind with the fields that lead
+    /// to the replicas, or `None` for a version without the subresource.
     pub(crate) fn new<'a>(own: &str, versions: impl IntoIterator<Item = (&'a str, Option<Vec<&'a str>>)>) -> Self {
         let versions = versions.into_iter();
         Self {

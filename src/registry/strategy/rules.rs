@@ -15,8 +15,8 @@ pub struct Rules {
     pub deprecation: Option<&'static str>,
     /// Annotations that represent fields of upstream's internal type; metadata-only responses omit them.
     pub wire_annotations: &'static [&'static str],
-    /// Whether upstream stores this new object without a default that every read adds. Its first update then stores the
-    /// default, even if it changes nothing else.
+    /// Whether upstream stores this new object without a default that every read adds. Its first update then
+    /// stores the default, even if it changes nothing else.
     pub completed_by_reads: Option<fn(&Value) -> bool>,
     /// The time to live of stored objects in seconds (events).
     pub ttl_seconds: Option<u64>,
@@ -60,8 +60,8 @@ pub enum NameRule {
     Declared,
 }
 
-/// The metadata validation that a kind performs in addition to the registry's generic one. The checks overlap, and
-/// like upstream, the duplicate causes are not removed from the response.
+/// The metadata validation that a kind performs in addition to the registry's generic one. The checks
+/// overlap, and like upstream, the duplicate causes are not removed from the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MetaChecks {
     /// Requires finalizers to be well-known or domain-qualified.
@@ -110,7 +110,7 @@ impl MetaChecks {
     }
 }
 
-/// What happens to dependents if a delete specifies no propagation policy.
+/// The treatment of dependents if a delete specifies no propagation policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GarbageCollection {
     /// They are deleted in the background.

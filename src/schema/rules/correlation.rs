@@ -19,7 +19,7 @@ impl Pair<'_> {
     }
 }
 
-/// Which values decide whether a failure is ratcheted.
+/// The values that decide whether a failure is ratcheted.
 #[derive(Clone, Copy)]
 pub(super) struct Correlation<'a> {
     /// The value itself, if there is an old one.

@@ -22,7 +22,7 @@ fn schema(properties: Value, rules: Value) -> StructuralSchema {
         .unwrap_or_else(|e| panic!("{e} in {}", to_string(&source)))
 }
 
-/// What is wrong with the rules of a definition.
+/// The errors in the rules of a definition.
 fn refused(properties: Value, rules: Value) -> Vec<String> {
     let errors = StructuralSchema::parse(&source(properties, rules))
         .err()

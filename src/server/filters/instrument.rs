@@ -8,6 +8,7 @@ use crate::request::info::first_value;
 use crate::request::{
     Authorized, FromBackend, NotInRequestMetrics, Request, RequestContext, RequestInfo, Response, UnprotectedHandler,
 };
+use crate::server::request_labels::request_labels;
 use crate::telemetry::Telemetry;
 use crate::telemetry::requests::{Labels, Series};
 use http::Method;
@@ -42,7 +43,7 @@ impl Instrument {
         let requests = &self.telemetry.requests;
         let running = info
             .is_long_running()
-            .then(|| Running::start(requests.longrunning(&labels(&info, apply))));
+            .then(|| Running::start(requests.longrunning(&request_labels(&info, apply))));
         amended(self.inner.clone().serve(req, proof), move |answer| {
             if answer.extensions().get::<NotInRequestMetrics>().is_some() || FromBackend::of(answer).is_some() {
                 if let Some(running) = running {
@@ -52,7 +53,7 @@ impl Instrument {
             }
             let labels = Labels {
                 dry_run,
-                ..labels(&info, apply)
+                ..request_labels(&info, apply)
             };
             let ended = Ended {
                 series: requests.series(&labels, answer.status().as_u16()),
@@ -107,59 +108,5 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.dec();
-    }
-}
-
-/// The metric labels of a request. `apply` marks a patch that is a server-side apply. As upstream, the
-/// component is `apiserver` for resources and empty for other paths; the aggregator sets its own.
-pub(crate) fn labels(info: &RequestInfo, apply: bool) -> Labels<'_> {
-    Labels {
-        verb: verb(info, apply),
-        dry_run: "",
-        group: &info.api_group,
-        version: &info.api_version,
-        resource: &info.resource,
-        subresource: if info.is_resource {
-            &info.subresource
-        } else {
-            &info.path
-        },
-        scope: scope(info),
-        component: if info.is_resource { "apiserver" } else { "" },
-    }
-}
-
-fn verb(info: &RequestInfo, apply: bool) -> &'static str {
-    if matches!(
-        info.subresource.as_str(),
-        "log" | "exec" | "attach" | "portforward" | "proxy"
-    ) {
-        return "CONNECT";
-    }
-    match info.verb.as_str() {
-        // For paths that are not resources the verb is the HTTP method.
-        "get" | "head" => "GET",
-        "create" | "post" => "POST",
-        "update" | "put" => "PUT",
-        "patch" if apply => "APPLY",
-        "patch" => "PATCH",
-        "delete" => "DELETE",
-        "list" => "LIST",
-        "watch" => "WATCH",
-        "deletecollection" => "DELETECOLLECTION",
-        "proxy" => "CONNECT",
-        _ => "other",
-    }
-}
-
-fn scope(info: &RequestInfo) -> &'static str {
-    if !info.is_resource {
-        ""
-    } else if !info.name.is_empty() || info.verb == "create" {
-        "resource"
-    } else if !info.namespace.is_empty() {
-        "namespace"
-    } else {
-        "cluster"
     }
 }

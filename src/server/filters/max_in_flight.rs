@@ -1,12 +1,13 @@
 //! Limits the number of requests in flight. Used if priority and fairness is disabled.
 
 use super::amend::amended;
-use super::{Next, hold, instrument};
+use super::{Next, hold};
 use crate::flowcontrol::max_in_flight::Permit;
 use crate::flowcontrol::{MaxInFlight, RequestClass};
 use crate::request::user::MASTERS;
 use crate::request::{Authenticated, Request, RequestContext, RequestInfo, Response};
 use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::request_labels::request_labels;
 use crate::server::respond;
 use crate::telemetry::Telemetry;
 use http::StatusCode;
@@ -58,7 +59,7 @@ impl<F> MaxInFlightFilter<F> {
     }
 
     fn refusal(&self, info: &RequestInfo) -> Response {
-        let labels = instrument::labels(info, false);
+        let labels = request_labels(info, false);
         self.telemetry.requests.terminated(&labels, 429);
         let mut r = respond::error_text(
             StatusCode::TOO_MANY_REQUESTS,

@@ -5,11 +5,12 @@
 //! Long-running requests other than watches take no part.
 
 use super::amend::amended;
-use super::{hold, instrument};
+use super::hold;
 use crate::flowcontrol::watch_tracker::Registered;
 use crate::flowcontrol::{Entered, FlowController, Permit, RequestClass, TooMany, Uids};
 use crate::request::{Authenticated, Initializing, Request, RequestContext, RequestInfo, Response, ResponseFuture};
 use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::request_labels::request_labels;
 use crate::server::respond;
 use crate::telemetry::Telemetry;
 use crate::telemetry::request_parts::Part;
@@ -79,7 +80,7 @@ impl Drop for Counted {
     }
 }
 
-/// What is left to do when the response is there.
+/// The work left when the response is there.
 #[derive(Default)]
 struct Finish {
     uids: Option<Arc<Uids>>,
@@ -171,7 +172,7 @@ impl<F> PriorityAndFairness<F> {
     }
 
     fn refusal(&self, info: &RequestInfo, why: TooMany, finish: Finish) -> Response {
-        let labels = instrument::labels(info, false);
+        let labels = request_labels(info, false);
         self.telemetry.requests.terminated(&labels, 429);
         let mut r = respond::error_text(
             StatusCode::TOO_MANY_REQUESTS,

@@ -3,10 +3,10 @@
 //!
 //! As upstream, the 504 body is a `Status` without `kind` and `apiVersion`, labelled `text/plain`.
 
-use super::instrument;
 use crate::request::body::BoxError;
 use crate::request::{Body, Request, RequestContext, RequestInfo, Response};
 use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
+use crate::server::request_labels::request_labels;
 use crate::server::respond::{self, TEXT};
 use crate::telemetry::Telemetry;
 use bytes::Bytes;
@@ -62,7 +62,7 @@ impl<F> Timeout<F> {
     /// The response with its body limited by the deadline; a 504 if there is none.
     fn timed(&self, response: Option<Response>, deadline: Instant, info: Arc<RequestInfo>) -> Response {
         let Some(response) = response else {
-            let labels = instrument::labels(&info, false);
+            let labels = request_labels(&info, false);
             self.telemetry.requests.terminated(&labels, 504);
             return respond::bytes(StatusCode::GATEWAY_TIMEOUT, TEXT, BODY);
         };
@@ -106,7 +106,7 @@ impl http_body::Body for Timed {
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         if alarm.as_mut().poll(cx).is_ready() {
             if let Some((telemetry, info)) = self.on_cut.take() {
-                telemetry.requests.aborted(&instrument::labels(&info, false));
+                telemetry.requests.aborted(&request_labels(&info, false));
             }
             self.body = Body::empty();
             return Poll::Ready(Some(Err(

@@ -4,17 +4,22 @@ use super::support::{self, Fixture, Pair, answer_with};
 use super::*;
 use crate::pki::certs::{DynamicCa, DynamicKeyPair, Reload};
 
-#[tokio::test]
-async fn client_certificates_of_version_1_pass_the_handshake() {
-    use rustls::sign::{CertifiedKey, SingleCertAndKey};
-    let fixture = Fixture::new();
-    let server = fixture.serve(
+/// A server that answers whether the client has shown a certificate.
+fn serve(fixture: &Fixture) -> support::Running {
+    fixture.serve(
         Limits::default(),
         answer_with(|req| {
             let shown = RequestContext::of(&req).certificates.is_some();
             Response::new(Body::full(shown.to_string()))
         }),
-    );
+    )
+}
+
+#[tokio::test]
+async fn client_certificates_of_version_1_pass_the_handshake() {
+    use rustls::sign::{CertifiedKey, SingleCertAndKey};
+    let fixture = Fixture::new();
+    let server = serve(&fixture);
     let issued = crate::x509::testing::version_one("ann", "490101000000Z");
     let key = rustls::pki_types::PrivateKeyDer::try_from(issued.key).unwrap();
     let key = support::provider().key_provider.load_private_key(key).unwrap();
@@ -34,15 +39,7 @@ async fn client_certificates_of_version_1_pass_the_handshake() {
 #[tokio::test]
 async fn an_untrusted_client_certificate_does_not_fail_the_handshake() {
     let fixture = Fixture::new();
-    let server = fixture.serve(
-        Limits::default(),
-        answer_with(|req| {
-            Response::new(Body::full(format!(
-                "{}",
-                RequestContext::of(&req).certificates.is_some()
-            )))
-        }),
-    );
+    let server = serve(&fixture);
     let stranger = Pair::self_signed("stranger");
     let tls = fixture
         .connect(&server, "localhost", &["h2"], Some(&stranger))
@@ -54,15 +51,7 @@ async fn an_untrusted_client_certificate_does_not_fail_the_handshake() {
 #[tokio::test]
 async fn a_resumed_session_still_carries_the_client_certificate() {
     let fixture = Fixture::new();
-    let server = fixture.serve(
-        Limits::default(),
-        answer_with(|req| {
-            Response::new(Body::full(format!(
-                "{}",
-                RequestContext::of(&req).certificates.is_some()
-            )))
-        }),
-    );
+    let server = serve(&fixture);
     let config = Arc::new(fixture.client_config(&["http/1.1"], Some(&fixture.client)));
     let mut resumed = Vec::new();
     for _ in 0..2 {

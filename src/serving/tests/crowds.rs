@@ -151,12 +151,7 @@ async fn an_evicted_upgraded_connection_is_cut() {
             io.write_all(b"up").await.unwrap();
             io.read_u8().await.unwrap_err();
         });
-        Response::builder()
-            .status(StatusCode::SWITCHING_PROTOCOLS)
-            .header(CONNECTION, "Upgrade")
-            .header(http::header::UPGRADE, "echo")
-            .body(Body::empty())
-            .unwrap()
+        support::switching_protocols()
     });
     let server = fixture.serve(
         Limits {

@@ -53,12 +53,7 @@ async fn drain_does_not_wait_for_upgraded_connections() {
             io.write_all(&buf).await.unwrap();
             io.shutdown().await.unwrap();
         });
-        Response::builder()
-            .status(StatusCode::SWITCHING_PROTOCOLS)
-            .header(CONNECTION, "Upgrade")
-            .header(http::header::UPGRADE, "echo")
-            .body(Body::empty())
-            .unwrap()
+        support::switching_protocols()
     });
     let server = fixture.serve(Limits::default(), handler);
     let mut tls = fixture

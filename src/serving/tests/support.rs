@@ -5,7 +5,8 @@ use crate::request::{Body, Handler, Request as Asked, Response as Answer};
 use crate::serving::*;
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
-use http::{Request, Response};
+use http::header::{CONNECTION, UPGRADE};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2 as h2};
@@ -196,6 +197,15 @@ pub(crate) async fn tcp_from(source: [u8; 4], server: &Running) -> std::io::Resu
     let socket = tokio::net::TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from((source, 0)))?;
     socket.connect(server.addr()).await
+}
+
+pub(crate) fn switching_protocols() -> Answer {
+    Response::builder()
+        .status(StatusCode::SWITCHING_PROTOCOLS)
+        .header(CONNECTION, "Upgrade")
+        .header(UPGRADE, "echo")
+        .body(Body::empty())
+        .unwrap()
 }
 
 /// Accepts any server certificate; the tests inspect certificates themselves.

@@ -36,7 +36,7 @@ impl Default for WatchBounds {
     }
 }
 
-/// Which limit refused a watch.
+/// The limit that refused a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooMany {
     /// The per-user limit.

@@ -4,7 +4,7 @@
 //! in small batches, so that a watch whose client does not read uses almost no memory of its own.
 
 use super::history::History;
-use super::hub::{Change, Subscriber};
+use super::scope::{Change, Scope};
 use super::snapshot::Snapshot;
 use crate::storage::{Entry, Event, Revision};
 use std::collections::VecDeque;
@@ -118,7 +118,7 @@ impl Backlog {
 
     /// Returns the next item. `history` gives access to the ring and is called only when a batch of past
     /// changes is needed.
-    pub(crate) fn next(&mut self, of: &Subscriber, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
+    pub(crate) fn next(&mut self, of: &Scope, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
         let next = match self {
             Self::Over => return Next::Over,
             Self::Cancelled => return Next::Ended,
@@ -133,7 +133,7 @@ impl Backlog {
 }
 
 impl State {
-    fn next(&mut self, of: &Subscriber) -> Next {
+    fn next(&mut self, of: &Scope) -> Next {
         self.reads += 1;
         if let Some(entry) = self.batch.pop_front() {
             return Next::Entry(entry);
@@ -177,7 +177,7 @@ impl State {
 }
 
 impl Replay {
-    fn next(&mut self, of: &Subscriber, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
+    fn next(&mut self, of: &Scope, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
         self.reads += 1;
         if self.batch.is_empty() {
             if self.after >= self.until {

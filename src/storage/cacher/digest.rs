@@ -1,4 +1,5 @@
-//! [`Digest`]: a hash over the keys and revisions of a resource. Cache and store agree if their digests are equal.
+//! [`Digest`]: a hash over the keys and revisions of a resource. Cache and store agree if their digests are
+//! equal.
 
 use super::Snapshot;
 use std::ops::Bound;

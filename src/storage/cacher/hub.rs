@@ -9,9 +9,10 @@
 //! not been read for too long: they release everything and end, and the client resumes.
 
 use super::backlog::Backlog;
+use super::scope::{Change, Scope};
 use super::snapshot::INDEXED;
 use crate::storage::budget::WatchBounds;
-use crate::storage::{Event, EventType, Predicate, Revision};
+use crate::storage::{Event, Revision};
 use crate::sync::Mutex;
 use futures_util::task::AtomicWaker;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -25,13 +26,9 @@ pub(crate) const FULL_QUEUE_GRACE: Duration = Duration::from_secs(2);
 /// Queue length at which a watch is ended at once.
 pub(crate) const HARD_LIMIT: usize = 16_384;
 
-pub(super) type Change = (EventType, Arc<Event>);
-
 /// The dispatcher's half of a watch; the reader's half is [`CacheWatch`](super::watch::CacheWatch).
 pub(super) struct Subscriber {
-    pub prefix: Box<str>,
-    pub single: bool,
-    pub predicate: Predicate,
+    pub scope: Scope,
     /// Events up to this revision are skipped: they are part of the initial state or the replay, or precede
     /// the requested start.
     pub after: Revision,
@@ -84,11 +81,9 @@ enum Offer {
 }
 
 impl Subscriber {
-    pub(crate) fn new(prefix: &str, single: bool, predicate: Predicate, after: Revision, full_at: usize) -> Self {
+    pub(crate) fn new(scope: Scope, after: Revision, full_at: usize) -> Self {
         Self {
-            prefix: prefix.into(),
-            single,
-            predicate,
+            scope,
             after,
             full_at,
             ready: AtomicBool::new(false),
@@ -98,28 +93,12 @@ impl Subscriber {
         }
     }
 
-    /// True if the key is in scope.
-    pub(crate) fn covers(&self, key: &str) -> bool {
-        if self.single {
-            *key == *self.prefix
-        } else {
-            key.starts_with(&*self.prefix)
-        }
-    }
-
-    /// If the watcher covers the whole resource and its selector requires one value of the indexed field,
-    /// returns that value. Objects without the field cannot match it.
-    fn indexed_value(&self) -> Option<&str> {
-        let value = self.predicate.requires(INDEXED)?;
-        (self.prefix.is_empty() && !self.single && !value.is_empty()).then_some(value)
-    }
-
     /// Queues the events that this watcher should see.
     fn offer(&self, events: &[Arc<Event>], now: Instant, discarded_at: u64) -> Offer {
         let mut wanted = events
             .iter()
             .filter(|e| e.entry.revision > self.after)
-            .filter_map(|e| Some((e.seen_by(&self.predicate)?, e)))
+            .filter_map(|e| Some((e.seen_by(&self.scope.predicate)?, e)))
             .peekable();
         if wanted.peek().is_none() {
             return Offer::Nothing;
@@ -257,12 +236,13 @@ pub(super) struct Hub {
 
 impl Hub {
     fn group(&mut self, s: &Subscriber) -> &mut Group {
-        let namespace = s.prefix.find('/').is_some_and(|i| i + 1 == s.prefix.len());
-        if s.single || namespace {
-            self.scoped.entry(s.prefix.clone()).or_default()
-        } else if let Some(value) = s.indexed_value() {
+        let scope = &s.scope;
+        let namespace = scope.prefix.find('/').is_some_and(|i| i + 1 == scope.prefix.len());
+        if scope.single || namespace {
+            self.scoped.entry(scope.prefix.clone()).or_default()
+        } else if let Some(value) = scope.indexed_value() {
             self.by_index.entry(value.into()).or_default()
-        } else if s.prefix.is_empty() {
+        } else if scope.prefix.is_empty() {
             &mut self.everything
         } else {
             &mut self.other_prefixes
@@ -284,8 +264,8 @@ impl Hub {
         let group = self.group(s);
         group.remove(&id);
         if group.is_empty() {
-            self.scoped.remove(&s.prefix);
-            if let Some(value) = s.indexed_value() {
+            self.scoped.remove(&s.scope.prefix);
+            if let Some(value) = s.scope.indexed_value() {
                 self.by_index.remove(value);
             }
         }
@@ -348,7 +328,7 @@ impl Hub {
                     }
                 }
             }
-            for s in self.other_prefixes.values().filter(|s| s.covers(key)) {
+            for s in self.other_prefixes.values().filter(|s| s.scope.covers(key)) {
                 offer(s, event);
             }
         }

@@ -1,5 +1,5 @@
-//! [`Progress`]: the revision up to which a backend's caches are current. Shared by all caches of a backend with
-//! store-wide revisions, so that a resource without writes of its own still counts as current.
+//! [`Progress`]: the revision up to which a backend's caches are current. Shared by all caches of a backend
+//! with store-wide revisions, so that a resource without writes of its own still counts as current.
 
 use crate::storage::{Error, Revision};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,6 +2,7 @@
 
 use super::backlog::Backlog;
 use super::hub::Subscriber;
+use super::scope::Scope;
 use super::watch::CacheWatch;
 use super::{Cacher, QUEUE, Snapshot};
 use crate::storage::interface::VersionMatch;
@@ -244,8 +245,12 @@ impl Cacher {
                 (Backlog::replay(since, seen, discarded_at), since.max(seen), since)
             }
         };
-        let (single, predicate) = (options.single, options.predicate);
-        let subscriber = Arc::new(Subscriber::new(&options.prefix, single, predicate, after, QUEUE));
+        let scope = Scope {
+            prefix: options.prefix.as_str().into(),
+            single: options.single,
+            predicate: options.predicate,
+        };
+        let subscriber = Arc::new(Subscriber::new(scope, after, QUEUE));
         let has_state = matches!(begin, Backlog::State(_));
         *subscriber.start.lock() = begin;
         let id = {

@@ -1,5 +1,5 @@
-//! [`Snapshot`]: the state of one resource at one revision, in persistent ordered sets, so that a copy costs a few
-//! pointers.
+//! [`Snapshot`]: the state of one resource at one revision, in persistent ordered sets, so that a copy costs
+//! a few pointers.
 
 use crate::apimachinery::value::Str;
 use crate::storage::{Entry, Event, Predicate, Revision};

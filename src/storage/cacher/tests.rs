@@ -86,15 +86,15 @@ impl Feed {
     }
 }
 
-fn watching() -> WatchOptions {
-    WatchOptions {
-        prefix: String::new(),
-        single: false,
-        predicate: Predicate(None),
-        since: None,
-        initial: None,
-        bookmarks: false,
-        until: None,
+/// A ring that keeps only two events.
+fn two_events() -> Bounds {
+    Bounds {
+        min_events: 2,
+        min_bytes: usize::MAX,
+        max_events: 2,
+        max_bytes: usize::MAX,
+        window: Duration::ZERO,
+        ..Bounds::default()
     }
 }
 
@@ -111,15 +111,7 @@ fn exactly(revision: u64) -> ListOptions {
 
 #[tokio::test]
 async fn paged_list_continues_after_its_events_are_discarded() {
-    let bounds = Bounds {
-        min_events: 2,
-        min_bytes: usize::MAX,
-        max_events: 2,
-        max_bytes: usize::MAX,
-        window: Duration::ZERO,
-        ..Bounds::default()
-    };
-    let mut feed = Feed::new(bounds);
+    let mut feed = Feed::new(two_events());
     for i in 0..6 {
         feed.put(&format!("ns/{i}"));
     }
@@ -175,7 +167,7 @@ proptest! {
             let found: BTreeMap<_, _> = list.entries.iter().map(|e| (e.key.to_string(), e.revision.0)).collect();
             prop_assert_eq!(&found, &states[r]);
             let mut replayed = found;
-            let mut w = feed.watch(WatchOptions { since: Some(Revision(r as u64)), ..watching() });
+            let mut w = feed.watch(WatchOptions { since: Some(Revision(r as u64)), ..WatchOptions::all() });
             while let Some(WatchItem::Change(kind, e)) = w.try_next() {
                 match kind {
                     EventType::Deleted => replayed.remove(&*e.entry.key),
@@ -246,7 +238,7 @@ async fn node_name_index_serves_lists_and_watches() {
     );
     let watching = |node| WatchOptions {
         predicate: predicate(node),
-        ..watching()
+        ..WatchOptions::all()
     };
     let mut a = cacher.watch(watching("a")).await.expect("watched");
     let mut b = cacher.watch(watching("b")).await.expect("watched");

@@ -103,7 +103,7 @@ impl CacheWatch {
     fn pull(&mut self) -> Pulled {
         if !self.is_live {
             let (s, cacher) = (&self.subscriber, &self.cacher);
-            let next = s.start.lock().next(s, |read| read(&cacher.history.lock()));
+            let next = s.start.lock().next(&s.scope, |read| read(&cacher.history.lock()));
             match next {
                 Next::Entry(entry) => return Pulled::Item(WatchItem::Initial(entry)),
                 Next::Change((kind, event)) => return Pulled::Item(self.hand_out(kind, event)),

@@ -1,5 +1,5 @@
-//! [`Catalog`]: the resources being served, and the stored objects and history of resources that were not requested
-//! yet or have been released. Those are parsed when the resource is requested ([`Catalog::serve`]).
+//! [`Catalog`]: the resources being served, and the stored objects and history of resources that were not
+//! requested yet or have been released. Those are parsed when the resource is requested ([`Catalog::serve`]).
 
 use super::committer::Command;
 use super::disk::{Contents, Raw, RawEvent};

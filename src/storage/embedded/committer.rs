@@ -1,14 +1,16 @@
-//! [`Committer`]: the single thread that writes. It takes all queued commands, checks preconditions against memory,
-//! commits the accepted writes in one transaction, and once that is durable publishes: snapshots, revision, replies,
-//! watchers. After a failed transaction it accepts no further writes.
+//! [`Committer`]: the single thread that writes. It takes all queued commands, checks preconditions against
+//! memory, commits the accepted writes in one transaction, and once that is durable publishes: snapshots,
+//! revision, replies, watchers. After a failed transaction it accepts no further writes.
 //!
-//! Periodic work between batches is in [`super::maintenance`]; SQLite itself in [`super::disk`].
+//! Periodic work between batches is in [`maintenance`]; SQLite itself in [`super::disk`].
+
+mod maintenance;
 
 use super::disk::{Disk, Row};
-use super::maintenance::{Comparison, MAINTENANCE};
 use super::{Options, ResourceStore, Shared, Unavailable, space};
 use crate::storage::{Draft, Entry, Error, Event, Precondition, Revision};
 use bytes::Bytes;
+use maintenance::{Comparison, MAINTENANCE};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -84,30 +86,30 @@ pub(super) struct LoadedState {
 }
 
 pub(super) struct Committer {
-    pub(super) shared: Arc<Shared>,
+    shared: Arc<Shared>,
     queue: Receiver<Command>,
-    pub(super) disk: Disk,
-    pub(super) options: Options,
-    pub(super) revision: u64,
+    disk: Disk,
+    options: Options,
+    revision: u64,
     objects: u64,
-    pub(super) packed: u64,
+    packed: u64,
     /// Timestamps of revisions, in seconds since 1970, oldest first; used to keep history by age.
-    pub(super) marks: VecDeque<(u64, i64)>,
+    marks: VecDeque<(u64, i64)>,
     /// By expiry time in milliseconds, then by order of arrival.
     expiring: BTreeMap<(i64, u64), Expiring>,
     expiring_next: u64,
-    pub(super) compact_to: u64,
-    pub(super) written: usize,
-    pub(super) maintained: Instant,
+    compact_to: u64,
+    written: usize,
+    maintained: Instant,
     /// When maintenance last found writes.
-    pub(super) busy: Instant,
+    busy: Instant,
     /// When `Options::on_idle` was last called.
-    pub(super) rested: Instant,
-    pub(super) comparison: Comparison,
+    rested: Instant,
+    comparison: Comparison,
 }
 
 /// Milliseconds since 1970.
-pub(super) fn now() -> i64 {
+fn now() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_millis() as i64)
@@ -395,7 +397,7 @@ impl Committer {
     /// Records a failed transaction. After most errors the contents of the disk are unknown, so no write is
     /// ever tried again. A full disk is different: SQLite has rolled the transaction back completely, and
     /// writes resume when there is space.
-    pub(super) fn fail(&self, e: &rusqlite::Error) -> String {
+    fn fail(&self, e: &rusqlite::Error) -> String {
         if e.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) {
             if !self.shared.full.swap(true, Ordering::AcqRel) {
                 tracing::error!(error = %e, "the disk is full, writes are refused until there is space");

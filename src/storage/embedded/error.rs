@@ -27,7 +27,7 @@ pub enum OpenError {
     Backup {
         /// The backup file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// A file could not be opened or created.
@@ -41,7 +41,7 @@ pub enum OpenError {
     Damaged {
         /// The damaged file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// The file was written in another version of the format.

@@ -1,5 +1,5 @@
-//! Parses stored values into entries. Their checksums have been verified, so only `metadata.labels` is parsed; the
-//! whole object is decoded only for resources with selectable fields.
+//! Parses stored values into entries. Their checksums have been verified, so only `metadata.labels` is
+//! parsed; the whole object is decoded only for resources with selectable fields.
 
 use super::ResourceConfig;
 use crate::apimachinery::codec::json;

@@ -1,5 +1,5 @@
-//! [`Plugin`]: the connection to a KMS v2 plugin, with its health, the seed it has encrypted for this process, and a
-//! cache of seeds it has decrypted.
+//! [`Plugin`]: the connection to a KMS v2 plugin, with its health, the seed it has encrypted for this
+//! process, and a cache of seeds it has decrypted.
 //!
 //! Each plugin has a thread with its own runtime. Status checks run there in the background; storage uses
 //! cached results and blocks on the plugin only to decrypt a seed for the first time.

@@ -323,7 +323,7 @@ fn plugin_outage_allows_reads_and_blocks_writes_after_expiry() {
     let stored = sealed(&*t);
     with.plugin.stop_listening();
     // The first error may be that of the connection that broke.
-    until("health tells that nobody listens", || {
+    until("health reports that nothing listens", || {
         let why = e.health().err()?.to_string();
         why.contains("code = Unavailable desc = connection error: dial unix")
             .then_some(())

@@ -1,5 +1,5 @@
-//! [`Members`]: the members of a cluster, with failover. Calls go to one member until it fails to answer, then to the
-//! next. Every call made through this module must be safe to repeat.
+//! [`Members`]: the members of a cluster, with failover. Calls go to one member until it fails to answer,
+//! then to the next. Every call made through this module must be safe to repeat.
 
 use super::error::{ConnectError, Failure};
 use crate::storage::Revision;

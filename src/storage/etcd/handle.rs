@@ -1,5 +1,5 @@
-//! [`Handle`]: the [`Storage`] of one resource on etcd. It decides which reads the cache answers, as upstream does in
-//! `pkg/storage/cacher/delegator.go`:
+//! [`Handle`]: the [`Storage`] of one resource on etcd. It decides which reads the cache answers, as upstream
+//! does in `pkg/storage/cacher/delegator.go`:
 //!
 //! | requested state | all members report progress reliably | some do not |
 //! |---|---|---|

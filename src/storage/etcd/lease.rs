@@ -1,5 +1,5 @@
-//! [`Leases`]: leases for objects with a time to live. Objects created within a short window with equal time to live
-//! share a lease, up to a number, so that a stream of Events needs few leases (upstream:
+//! [`Leases`]: leases for objects with a time to live. Objects created within a short window with equal time
+//! to live share a lease, up to a number, so that a stream of Events needs few leases (upstream:
 //! `pkg/storage/etcd3/lease_manager.go`).
 
 use super::client::Members;

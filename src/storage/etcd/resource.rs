@@ -1,5 +1,5 @@
-//! [`Resource`]: the state of one resource on etcd (keys, encoding, cache), and its single reads and writes. Lists
-//! are in `direct` and `handle`; the cache is filled by `feed`.
+//! [`Resource`]: the state of one resource on etcd (keys, encoding, cache), and its single reads and writes.
+//! Lists are in `direct` and `handle`; the cache is filled by `feed`.
 
 use super::client::{Members, kv};
 use super::error::Failure;

@@ -62,7 +62,7 @@ async fn put(store: &Arc<dyn Storage>, key: &str) {
 }
 
 #[tokio::test]
-async fn what_this_process_wrote_is_read_without_progress_requests() {
+async fn own_writes_are_read_without_progress_requests() {
     if !etcd_process::is_there() {
         return;
     }

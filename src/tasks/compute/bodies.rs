@@ -47,7 +47,7 @@ impl Bodies {
         self.all += bytes;
     }
 
-    /// Releases bytes and notifies the responses that may go on.
+    /// Releases bytes and notifies the responses that may continue.
     fn remove(&mut self, flow: Flow, bytes: usize, config: &super::Config) {
         let was_full = self.all >= config.body_bytes;
         self.all -= bytes;
@@ -99,7 +99,8 @@ impl Reservation {
     /// Reserves more bytes.
     ///
     /// # Errors
-    /// [`Error::Full`]: the caller, or all callers together, occupy too much. The existing reservation is kept.
+    /// [`Error::Full`]: the caller, or all callers together, occupy too much. The existing reservation is
+    /// kept.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         let most = self.shared.config.body_bytes_per_flow;
         self.grow_within(bytes, most)

@@ -19,7 +19,7 @@ thread_local! {
 pub(crate) struct Current {
     pool: Weak<Handle>,
     pub(super) flow: Flow,
-    /// Counts the jobs of the request, if somebody asks for their number.
+    /// Counts the jobs of the request, if their number is wanted.
     pub(super) runnable: Option<RunnableJobs>,
     /// Memory of the job being polled; `None` on a reactor.
     pub(super) lease: Option<Arc<Lease>>,

@@ -1,14 +1,16 @@
-//! [`FairQueue`]: the pool's queue, fair between flows by CPU time used, and limited in the memory of started jobs.
+//! [`FairQueue`]: the pool's queue, fair between flows by CPU time used, and limited in the memory of started
+//! jobs.
 //!
-//! It implements start-time fair queueing. Each flow has a virtual time, the CPU time charged to it. The flow with
-//! the lowest virtual time runs next. An idle flow resumes at the queue's virtual time, so that idling earns no
-//! credit.
+//! It implements start-time fair queueing. Each flow has a virtual time, the CPU time charged to it. The flow
+//! with the lowest virtual time runs next. An idle flow resumes at the queue's virtual time, so that idling
+//! earns no credit.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Jobs up to this size draw from a separate quarter of the memory, which big jobs cannot use.
 const SMALL_JOB_BYTES: usize = 3 << 19;
-/// After being passed over this often for lack of memory, a big job blocks all other big jobs until it starts.
+/// After being passed over this often for lack of memory, a big job blocks all other big jobs until it
+/// starts.
 const MAX_PASSED_OVER: u32 = 32;
 
 /// Above this number of flows, idle flows are forgotten together with their virtual times.
@@ -47,7 +49,8 @@ struct Memory {
 }
 
 impl Memory {
-    /// True if another job fits. The first one always does, so that a job larger than the limit still runs, alone.
+    /// True if another job fits. The first one always does, so that a job larger than the limit still runs,
+    /// alone.
     fn has_room(&self, flow: usize, wanted: usize) -> bool {
         if wanted <= SMALL_JOB_BYTES {
             return self.small == 0 || self.small + wanted <= self.limit / 4;
@@ -171,8 +174,8 @@ impl<T> FairQueue<T> {
 
     /// Charges CPU time to a flow, in nanoseconds.
     pub(super) fn charge(&mut self, id: u64, used: u64) {
-        // The queue's time advances by one flow's share, counting one flow that may yet arrive. Newcomers start at
-        // this time, so a stream of them delays waiting flows only for a bounded time.
+        // The queue's time advances by one flow's share, counting one flow that may yet arrive. Newcomers
+        // start at this time, so a stream of them delays waiting flows only for a bounded time.
         self.now += used / (self.order.len() as u64 + 1);
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let was = flow.virtual_time;
@@ -196,8 +199,8 @@ impl<T> FairQueue<T> {
         self.forget_if_idle(id);
     }
 
-    /// Forgets a flow without jobs. A flow whose virtual time is ahead of the queue's is kept; otherwise it could
-    /// return without its debt.
+    /// Forgets a flow without jobs. A flow whose virtual time is ahead of the queue's is kept; otherwise it
+    /// could return without its debt.
     fn forget_if_idle(&mut self, id: u64) {
         let now = self.now;
         if self

@@ -1,5 +1,5 @@
-//! [`RunnableJobs`]: whether a request waits for the pool. [`HeldBackFlows`]: whose responses wait until their callers have read
-//! others.
+//! [`RunnableJobs`]: whether a request waits for the pool. [`HeldBackFlows`]: whose responses wait until
+//! their callers have read others.
 
 use crate::sync::Mutex;
 use std::collections::HashMap;

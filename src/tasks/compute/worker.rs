@@ -34,9 +34,9 @@ pub(crate) fn thread_cpu_time() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
-/// CPU time after which a job yields to other threads. Its lower priority is not enough: Linux (EEVDF) lets a running
-/// thread finish its slice of about 3 ms even if a thread of higher priority wakes up, which would delay small
-/// requests.
+/// CPU time after which a job yields to other threads. Its lower priority is not enough: Linux (EEVDF) lets a
+/// running thread finish its slice of about 3 ms even if a thread of higher priority wakes up, which would
+/// delay small requests.
 const YIELD_AFTER: Duration = Duration::from_micros(300);
 
 /// Time without work after which a thread calls [`Config::on_idle`](super::Config::on_idle).

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::sync::Mutex;
 
 const NAME: &str = "apiserver_watch_cache_read_wait_seconds";
-const HELP: &str = "Seconds that reads waited for a watch cache to come to a revision, by resource.";
+const HELP: &str = "Seconds that reads waited for a watch cache to reach a revision, by resource.";
 
 /// Histogram of the waits of one resource.
 #[derive(Clone, Debug, Default)]

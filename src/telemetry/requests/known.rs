@@ -101,8 +101,8 @@ impl Known {
         });
     }
 
-    /// Removes what [`add`](Self::add) said of this origin. A group version that nobody serves any longer is
-    /// forgotten.
+    /// Removes what [`add`](Self::add) recorded for this origin. A group version that nobody serves any
+    /// longer is forgotten.
     pub(super) fn remove(&self, origin: Origin, group: &str, version: &str) {
         let names = self.0.load();
         if !names
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_version_stays_known_while_anybody_serves_it() {
+    fn a_group_version_stays_known_while_it_is_served() {
         let known = Known::default();
         let pods = || [("pods", vec![])].into_iter();
         known.add(Origin::InProcess, "", "v1", pods());

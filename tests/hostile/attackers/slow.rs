@@ -17,6 +17,26 @@ fn fill(scene: &mut Scene<'_>, n: usize, size: usize) {
     scene.send_in_sequence(&requests);
 }
 
+/// Sends a hundred requests on each of so many HTTP/2 connections, whose windows it never opens.
+fn closed_windows(scene: &mut Scene<'_>, connections: usize, block: &[u8]) {
+    let mut open = Vec::new();
+    for _ in 0..connections {
+        let Some(mut c) = scene.http2() else { break };
+        c.send(&frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+        for i in 0..100u32 {
+            c.send(&frame(
+                frames::HEADERS,
+                frames::END_STREAM | frames::END_HEADERS,
+                2 * i + 1,
+                block,
+            ));
+        }
+        open.push(c);
+    }
+    scene.hold();
+    scene.hold();
+}
+
 /// Sends `n` requests whose responses are not read.
 fn unread(scene: &mut Scene<'_>, n: usize, request: &Request) {
     let mut open = Vec::new();
@@ -102,42 +122,14 @@ pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     cases.add("unread: 6,000 watches on HTTP/2 with closed windows", move |scene| {
         fill(scene, objects, 500_000);
         let block = frames::block("GET", &format!("{CONFIG_MAPS}?{INITIAL}"), scene.token(), &[]);
-        let mut open = Vec::new();
-        for _ in 0..scene.scale.reduced(60, 6) {
-            let Some(mut c) = scene.http2() else { break };
-            c.send(&frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
-            for i in 0..100u32 {
-                c.send(&frame(
-                    frames::HEADERS,
-                    frames::END_STREAM | frames::END_HEADERS,
-                    2 * i + 1,
-                    &block,
-                ));
-            }
-            open.push(c);
-        }
-        scene.hold();
-        scene.hold();
+        let connections = scene.scale.reduced(60, 6);
+        closed_windows(scene, connections, &block);
     });
     cases.add("unread: 1,000 lists on HTTP/2 with closed windows", move |scene| {
         fill(scene, objects, 500_000);
         let block = frames::block("GET", CONFIG_MAPS, scene.token(), &[("accept", "application/yaml")]);
-        let mut open = Vec::new();
-        for _ in 0..scene.scale.reduced(10, 2) {
-            let Some(mut c) = scene.http2() else { break };
-            c.send(&frame(frames::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
-            for i in 0..100u32 {
-                c.send(&frame(
-                    frames::HEADERS,
-                    frames::END_STREAM | frames::END_HEADERS,
-                    2 * i + 1,
-                    &block,
-                ));
-            }
-            open.push(c);
-        }
-        scene.hold();
-        scene.hold();
+        let connections = scene.scale.reduced(10, 2);
+        closed_windows(scene, connections, &block);
     });
     cases.add(
         "unread: 500 requests in one packet, none of the answers read",

@@ -1,6 +1,6 @@
 //! A controller written with kube-rs, unmodified, for a kind that its derive macro defines: finalizers,
 //! status, owned objects. It goes on over a kill -9 and restart of the gateway, and resumes its watches
-//! instead of listing anew.
+//! instead of listing again.
 //!
 //! `TORANA_BIN` names the binary; `make test` builds it and sets the variable.
 

@@ -232,7 +232,8 @@ impl Parser<'_> {
         Node::Str(self.string())
     }
 
-    /// `({ let mut schema_obj = …; schema_obj.ensure_object().insert("description".into(), "…".into()); schema_obj })`
+    /// `({ let mut schema_obj = …; schema_obj.ensure_object().insert("description".into(), "…".into());
+    /// schema_obj })`
     fn block(&mut self) -> Node {
         self.until("subschema_for::<");
         let path = self.until(">()");

@@ -16,7 +16,8 @@ use crate::value::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Schema errors, bounded in number and size: every line contains a full path, and clients can make paths long.
+/// Schema errors, bounded in number and size: every line contains a full path, and clients can make paths
+/// long.
 #[derive(Default)]
 struct Errors {
     lines: Vec<String>,
@@ -165,8 +166,8 @@ fn go_literal(v: &Value) -> String {
     }
 }
 
-/// Decodes the body of an apply request: YAML, of exactly the endpoint's kind, without `managedFields`. Also returns
-/// the duplicate keys, which strict field validation reports.
+/// Decodes the body of an apply request: YAML, of exactly the endpoint's kind, without `managedFields`. Also
+/// returns the duplicate keys, which strict field validation reports.
 ///
 /// # Errors
 /// 400 with upstream's message.
@@ -190,7 +191,8 @@ pub fn check_config(v: Value, expected: &GroupVersionKind) -> Result<Value, Stat
     }
     let given = v.gvk();
     if given != *expected {
-        // Upstream does not take a group version apart that has more than one slash, and then ignores the kind.
+        // Upstream does not take a group version apart that has more than one slash, and then ignores the
+        // kind.
         let shown = match v.str_at(&["apiVersion"]).matches('/').count() {
             0 | 1 => given.to_string(),
             _ => "/, Kind=".to_owned(),

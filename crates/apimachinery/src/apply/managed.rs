@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: one entry per manager, listing the fields it owns.
+//! `metadata.managedFields`: one entry ([`ManagedEntry`]) per manager, listing the fields it owns.
 //!
 //! Start at [`update_managed_fields`], called for create, update and patch; applies go through `merge`. The
 //! rules:
@@ -11,214 +11,21 @@
 //! the object has no entries      an update does not start tracking; a create or an apply does
 //! ```
 
+mod entry;
+
+pub use entry::{MalformedEntry, ManagedEntry, Operation, Writer, decode};
+pub(super) use entry::{decode_owned, store};
+
 use super::changes::Changes;
-use super::fieldset::{FieldSet, MalformedFields, PathElement};
+use super::fieldset::{FieldSet, PathElement};
 use super::typed::{self, Comparison};
 use super::{ApplySchema, OneShape, Versions};
-use crate::value::{Map, Str, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::value::{Str, Value};
+use std::collections::BTreeMap;
 
 /// Maximum number of Update entries; beyond it the oldest are merged.
 const MAX_UPDATE_ENTRIES: usize = 10;
 const ANCIENT: &str = "ancient-changes";
-
-/// Identifies a write: manager, endpoint, version and time.
-#[derive(Clone, Copy, Debug)]
-pub struct Writer<'a> {
-    /// The field manager's name.
-    pub manager: &'a str,
-    /// The subresource written through, or `""` for the main resource.
-    pub subresource: &'a str,
-    /// The API version of the request, in which the fields are recorded.
-    pub api_version: &'a str,
-    /// The time recorded for the write.
-    pub now: &'a str,
-}
-
-/// The operation recorded in an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
-    /// Server-side apply.
-    Apply,
-    /// Create, update, or any patch except apply.
-    Update,
-}
-
-/// A decoded entry of `metadata.managedFields`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ManagedEntry {
-    /// The manager's name.
-    pub manager: Str,
-    /// The recorded operation.
-    pub operation: Operation,
-    /// The API version in which the fields are recorded.
-    pub api_version: Str,
-    /// The subresource written through; empty for the main resource.
-    pub subresource: Str,
-    /// The time of the last change. Absent after an apply that changed nothing.
-    pub time: Option<Str>,
-    /// The fields owned. Remove fields only with `ManagedEntry::remove_fields`, which also invalidates the
-    /// cached encoding.
-    pub fields: FieldSet,
-    /// The entry as it was read; reused on encoding while the entry is unchanged.
-    encoded: Option<Value>,
-}
-
-impl ManagedEntry {
-    /// Creates an entry for this writer, without a time.
-    pub(super) fn of(w: &Writer<'_>, operation: Operation, fields: FieldSet) -> Self {
-        Self {
-            manager: Str::new(w.manager),
-            operation,
-            api_version: Str::new(w.api_version),
-            subresource: Str::new(w.subresource),
-            time: None,
-            fields,
-            encoded: None,
-        }
-    }
-
-    /// Removes fields from the entry.
-    pub(super) fn remove_fields(&mut self, fields: &FieldSet) {
-        if self.fields.subtract(fields) {
-            self.encoded = None;
-        }
-    }
-
-    /// Entries with equal identity are merged. Applies of a manager share one entry across versions; updates
-    /// have one per version.
-    fn identity(&self) -> (Operation, &Str, &Str, Option<&Str>) {
-        let version = (self.operation == Operation::Update).then_some(&self.api_version);
-        (self.operation, &self.manager, &self.subresource, version)
-    }
-
-    pub(super) fn same_manager(&self, other: &Self) -> bool {
-        self.identity() == other.identity()
-    }
-
-    fn decode(v: Value) -> Result<Self, MalformedEntry> {
-        let operation = match v.str_at(&["operation"]) {
-            "Apply" => Operation::Apply,
-            "Update" => Operation::Update,
-            other => return Err(MalformedEntry::Operation(other.to_owned())),
-        };
-        if v.str_at(&["apiVersion"]).is_empty() {
-            return Err(MalformedEntry::NoApiVersion);
-        }
-        if v.str_at(&["fieldsType"]) != "FieldsV1" {
-            return Err(MalformedEntry::FieldsType);
-        }
-        let fields = match v.get("fieldsV1") {
-            Value::Null => FieldSet::new(),
-            f => FieldSet::decode(f)?,
-        };
-        Ok(Self {
-            manager: Str::new(v.str_at(&["manager"])),
-            operation,
-            api_version: Str::new(v.str_at(&["apiVersion"])),
-            subresource: Str::new(v.str_at(&["subresource"])),
-            time: v.get("time").as_str().map(Str::new),
-            fields,
-            encoded: Some(v),
-        })
-    }
-
-    fn encode(self) -> Value {
-        if let Some(v) = self.encoded {
-            return v;
-        }
-        let mut m = Map::new();
-        m.insert("apiVersion", self.api_version.clone());
-        m.insert("fieldsType", "FieldsV1");
-        m.insert("fieldsV1", self.fields.encode());
-        if !self.manager.is_empty() {
-            m.insert("manager", self.manager.clone());
-        }
-        m.insert(
-            "operation",
-            if self.operation == Operation::Apply {
-                "Apply"
-            } else {
-                "Update"
-            },
-        );
-        if !self.subresource.is_empty() {
-            m.insert("subresource", self.subresource.clone());
-        }
-        if let Some(t) = &self.time {
-            m.insert("time", t.clone());
-        }
-        Value::Object(m)
-    }
-
-    fn order(&self) -> (Operation, Option<&str>, &str, &str, &str) {
-        // Times are in UTC with whole seconds, so they sort as text; a missing time sorts first.
-        (
-            self.operation,
-            self.time.as_deref(),
-            &self.manager,
-            &self.api_version,
-            &self.subresource,
-        )
-    }
-}
-
-/// Why an entry of `metadata.managedFields` cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MalformedEntry {
-    /// An operation that does not exist.
-    #[error("operation is `{0}`, not `Apply` or `Update`")]
-    Operation(String),
-    /// The version that the paths belong to is missing.
-    #[error("apiVersion must be set")]
-    NoApiVersion,
-    /// An unknown encoding of the paths.
-    #[error("fieldsType must be `FieldsV1`")]
-    FieldsType,
-    /// The paths.
-    #[error(transparent)]
-    Fields(#[from] MalformedFields),
-}
-
-/// Decodes `metadata.managedFields`.
-///
-/// # Errors
-/// The first invalid entry.
-pub fn decode(list: &Value) -> Result<Vec<ManagedEntry>, MalformedEntry> {
-    decode_owned(list.clone())
-}
-
-/// Like [`decode`], but reuses the list's memory.
-pub(super) fn decode_owned(list: Value) -> Result<Vec<ManagedEntry>, MalformedEntry> {
-    let Value::Array(list) = list else {
-        return Ok(Vec::new());
-    };
-    let all = list.into_iter().map(ManagedEntry::decode);
-    let mut all = all.collect::<Result<Vec<ManagedEntry>, MalformedEntry>>()?;
-    // Of entries with the same identity the last one wins.
-    let again: BTreeSet<usize> = {
-        let mut last = BTreeMap::new();
-        let places = all.iter().enumerate();
-        places.filter_map(|(i, e)| last.insert(e.identity(), i)).collect()
-    };
-    if !again.is_empty() {
-        let mut places = 0..;
-        all.retain(|_| places.next().is_none_or(|i| !again.contains(&i)));
-    }
-    Ok(all)
-}
-
-/// Writes entries to `metadata.managedFields` in upstream's order; removes the field if there are none.
-pub(super) fn store(object: &mut Value, mut entries: Vec<ManagedEntry>) {
-    entries.retain(|e| !e.fields.is_empty());
-    entries.sort_by(|a, b| a.order().cmp(&b.order()));
-    if entries.is_empty() {
-        object.unset(&["metadata", "managedFields"]);
-    } else {
-        let list = entries.into_iter().map(ManagedEntry::encode).collect::<Vec<_>>();
-        object.set(&["metadata", "managedFields"], list);
-    }
-}
 
 /// Removes the fields that no manager owns: object identity, versions, and metadata set only by the server.
 /// Other descendants of `metadata`, such as labels, stay.
@@ -263,7 +70,7 @@ fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
         {
             // The client's encoding may contain unknown elements; dropping the cached form re-encodes only
             // what was understood.
-            entries.iter_mut().for_each(|e| e.encoded = None);
+            entries.iter_mut().for_each(ManagedEntry::forget_encoding);
             return entries;
         }
     }
@@ -361,7 +168,7 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
         if count <= MAX_UPDATE_ENTRIES {
             rest.push(e);
         } else if let Some((bucket, merged)) = buckets.get_mut(&e.api_version) {
-            bucket.encoded = None;
+            bucket.forget_encoding();
             bucket.time = e.time;
             bucket.manager = Str::const_new(ANCIENT);
             bucket.subresource = Str::default();
@@ -379,7 +186,7 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
         // An entry that already has the bucket's identity is merged into it.
         match kept.iter_mut().find(|k| k.same_manager(&e)) {
             Some(k) => {
-                k.encoded = None;
+                k.forget_encoding();
                 k.fields.absorb(e.fields);
                 k.time = e.time;
             }

@@ -1,7 +1,8 @@
 //! Server-side apply: merges a manager's configuration into the live object.
 //!
-//! Start at [`apply`]. It detects conflicts with other managers, and removes fields that the manager applied before
-//! but does not apply any more, unless another manager owns them (structured-merge-diff's `merge.Updater`).
+//! Start at [`apply`]. It detects conflicts with other managers, and removes fields that the manager applied
+//! before but does not apply any more, unless another manager owns them (structured-merge-diff's
+//! `merge.Updater`).
 
 use super::changes::{Change, Changes};
 use super::check::check;
@@ -35,16 +36,17 @@ pub struct ApplyRequest<'a> {
 pub struct Applied {
     /// The merged object, with updated managed fields.
     pub object: Value,
-    /// False if the object differs from the live one only in managed fields, so that defaulting can be skipped.
+    /// False if the object differs from the live one only in managed fields, so that defaulting can be
+    /// skipped.
     pub changed: bool,
 }
 
-/// Applies `config` to `live`; `None` creates the object. Both are at the writer's version. `config` is as sent by
-/// the client, `live` as the server serialises it.
+/// Applies `config` to `live`; `None` creates the object. Both are at the writer's version. `config` is as
+/// sent by the client, `live` as the server serialises it.
 ///
 /// # Errors
-/// 500 without a reason (as upstream) for a configuration that does not conform to the schema; 409 with one cause per
-/// conflicting field.
+/// 500 without a reason (as upstream) for a configuration that does not conform to the schema; 409 with one
+/// cause per conflicting field.
 pub fn apply<S: ApplySchema>(
     schema: S,
     live: Option<&Value>,
@@ -70,8 +72,8 @@ pub fn apply_across<S: ApplySchema>(
     let mut base = live.cloned().unwrap_or_else(|| schema.empty());
     let before = base.unset(&["metadata", "managedFields"]).unwrap_or_default();
     let mut entries = managed::decode_owned(before).unwrap_or_default();
-    // The object was never tracked: attribute its current fields to a synthetic manager, as upstream does, so that
-    // this apply can conflict with them.
+    // The object was never tracked: attribute its current fields to a synthetic manager, as upstream does, so
+    // that this apply can conflict with them.
     if entries.is_empty() && live.is_some() {
         let first = Writer {
             manager: "before-first-apply",
@@ -161,8 +163,8 @@ fn client_side_applied<S: ApplySchema>(live: &Value, schema: S) -> FieldSet {
         .difference(&c.removed)
 }
 
-/// Updates kubectl's last-applied annotation if the object has one, so that users can return to client-side apply.
-/// Returns true if the object changed.
+/// Updates kubectl's last-applied annotation if the object has one, so that users can return to client-side
+/// apply. Returns true if the object changed.
 fn rewrite_last_applied(object: &mut Value, config: &Value) -> bool {
     let Some(old) = object.annotation(LAST_APPLIED).filter(|a| !a.is_empty()) else {
         return false;
@@ -303,8 +305,8 @@ pub(super) fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>
     }
 }
 
-/// Merges two lists. Items of the configuration keep their order; items only in the live list stay before the shared
-/// item they preceded.
+/// Merges two lists. Items of the configuration keep their order; items only in the live list stay before the
+/// shared item they preceded.
 fn merge_lists<S: ApplySchema>(live: &[Value], config: &[Value], (list, shape, of): (S, Shape<S>, S)) -> Value {
     let elements = |items: &[Value]| -> Vec<Option<PathElement>> {
         items.iter().map(|v| item_element(list, shape, v).ok()).collect()
@@ -386,8 +388,8 @@ fn prune<S: ApplySchema>(
     let (at_last, s) = frame.at(&merged, &last.api_version);
     let named = with_named_fields(&last.fields, s);
     let mut pruned = cut(&at_last, &named, s);
-    // Restore what any manager owns, along with the enclosing structs. Ownership is resolved in the version each
-    // entry is recorded in, starting with that of the last apply.
+    // Restore what any manager owns, along with the enclosing structs. Ownership is resolved in the version
+    // each entry is recorded in, starting with that of the last apply.
     let mut owners: Vec<&ManagedEntry> = std::iter::once(mine).chain(others).collect();
     owners.sort_by_key(|e| (e.api_version != last.api_version, &e.api_version));
     let mut shapes: Vec<(Option<usize>, &str, Vec<&FieldSet>)> = Vec::new();
@@ -430,8 +432,8 @@ fn with_named_fields<S: ApplySchema>(set: &FieldSet, schema: S) -> FieldSet {
     out
 }
 
-/// Returns the value without the members of `set`, or `None` if nothing is left. Inside an object an emptied field
-/// becomes null instead: it is still a field, and a manager may own it as a whole.
+/// Returns the value without the members of `set`, or `None` if nothing is left. Inside an object an emptied
+/// field becomes null instead: it is still a field, and a manager may own it as a whole.
 fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value> {
     if set.is_empty() {
         return Some(v.clone());

@@ -1,4 +1,5 @@
-//! [`PathElement`]: one step of a path into an object, with its `fieldsV1` encoding and its display form in conflicts.
+//! [`PathElement`]: one step of a path into an object, with its `fieldsV1` encoding and its display form in
+//! conflicts.
 
 use crate::codec::json;
 use crate::field::quote;

@@ -1,8 +1,8 @@
 //! Schema-guided walks: the field set of an object ([`to_field_set`]) and the difference between two objects
 //! (`compare`).
 //!
-//! Corresponds to the `typed` package of structured-merge-diff. What the results mean for ownership is decided in
-//! `managed` and `merge`.
+//! Corresponds to the `typed` package of structured-merge-diff. What the results mean for ownership is
+//! decided in `managed` and `merge`.
 
 use super::fieldset::{self, Entry, FieldSet, PathElement};
 use super::{ApplySchema, Member, Shape};
@@ -206,7 +206,8 @@ fn compare_below<S: ApplySchema>(
     depth: usize,
     out: &mut Comparison,
 ) -> Own {
-    /// Depth limit of the equality shortcut. Comparing whole subtrees at every level of a deep tree would be quadratic.
+    /// Depth limit of the equality shortcut. Comparing whole subtrees at every level of a deep tree would be
+    /// quadratic.
     const LOOKED_AT: usize = 16;
     if let (Some(a), Some(b)) = (old, new)
         && depth < LOOKED_AT

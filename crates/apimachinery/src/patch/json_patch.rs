@@ -178,15 +178,15 @@ impl JsonPatch {
         for op in self.operations {
             checkpoint();
             // The value is not part of any text, and may be large.
-            let told: Map = op
+            let operation: Map = op
                 .iter()
                 .filter(|(k, _)| *k != "value")
                 .map(|(k, v)| (Str::new(k), v.clone()))
                 .collect();
             if one(&mut doc, op, &mut spent).is_none() {
                 return Err(NotApplied {
-                    test_failed: told.str("op") == "test",
-                    text: explain::failure(&doc, &told),
+                    test_failed: operation.str("op") == "test",
+                    text: explain::failure(&doc, &operation),
                 });
             }
         }

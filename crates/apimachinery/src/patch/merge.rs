@@ -11,8 +11,8 @@ use crate::value::{Map, Str, Value};
 /// Decodes a merge patch; also returns its duplicate keys (`metadata.labels.a`).
 ///
 /// # Errors
-/// 400 for anything but an object if `prefixed` (as of [`super::json_patch::JsonPatch::decode`]), else for null and what
-/// is no JSON.
+/// 400 for anything but an object if `prefixed` (as of [`super::json_patch::JsonPatch::decode`]), else for
+/// null and what is no JSON.
 pub fn decode(body: &[u8], prefixed: bool) -> Result<(Value, Vec<String>), Status> {
     let bad = || Status::bad_request("Invalid JSON Patch");
     if !prefixed {

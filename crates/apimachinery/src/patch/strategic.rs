@@ -1,9 +1,9 @@
 //! Strategic merge patch: a merge patch that uses the schema to merge lists of objects by key.
 //!
-//! Start at [`decode`] and [`apply`]. Upstream's `strategicpatch` package is the reference, including its quirks: a
-//! value added where nothing (or another JSON type) was before loses every map with a `$patch` directive; merge keys
-//! compare like Go interfaces (`80` differs from `80.0`); and the order of a patch list determines the order of the
-//! items it contains.
+//! Start at [`decode`] and [`apply`]. Upstream's `strategicpatch` package is the reference, including its
+//! quirks: a value added where nothing (or another JSON type) was before loses every map with a `$patch`
+//! directive; merge keys compare like Go interfaces (`80` differs from `80.0`); and the order of a patch list
+//! determines the order of the items it contains.
 //!
 //! ```text
 //! patch member                       effect on the live object
@@ -135,9 +135,9 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
         retain_keys(live, &mut patch)?;
         set_element_order(live, &mut patch, schema)?;
     }
-    // Insertions and removals are collected and applied in one pass, because single changes to a large object are
-    // quadratic. A directive may refer to a member that the patch also names directly. Directives are contiguous in
-    // key order, so pending changes are applied whenever the kind of entry changes.
+    // Insertions and removals are collected and applied in one pass, because single changes to a large object
+    // are quadratic. A directive may refer to a member that the patch also names directly. Directives are
+    // contiguous in key order, so pending changes are applied whenever the kind of entry changes.
     let mut changes: Vec<(Str, Option<Value>)> = Vec::new();
     let mut deleting = false;
     for (key, value) in patch {
@@ -234,8 +234,8 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
         }
         !directive
     });
-    // Removals from the patch and insertions into the live object are batched at the end, because a client may send
-    // many.
+    // Removals from the patch and insertions into the live object are batched at the end, because a client
+    // may send many.
     let mut taken: HashSet<Str> = HashSet::new();
     let mut new: Vec<(Str, Option<Value>)> = Vec::new();
     for (directive, order) in directives {

@@ -39,7 +39,8 @@ pub(super) struct Parts<'a> {
     pub has_digits: bool,
 }
 
-/// The text without what surrounds it. Upstream trims the JSON text, in which white space other than spaces is escaped.
+/// The text without what surrounds it. Upstream trims the JSON text, in which white space other than spaces
+/// is escaped.
 pub(super) fn trim(text: &str) -> &str {
     text.trim_matches(|c: char| c == ' ' || (!c.is_ascii() && c.is_whitespace()))
 }

@@ -37,7 +37,7 @@ pub struct Decision {
     pub allowed: bool,
     /// Why, for people.
     pub reason: String,
-    /// What went wrong.
+    /// The error.
     pub error: Option<String>,
 }
 

@@ -61,7 +61,7 @@ fn field(def: &TypeDef, f: &Field, v: Option<&Value>, out: &mut Vec<u8>) {
     }
 }
 
-/// What Go's generated marshallers write for an unset field: nothing for pointers, lists and maps, else the
+/// How Go's generated marshallers write an unset field: nothing for pointers, lists and maps, else the
 /// zero value.
 fn absent(f: &Field, out: &mut Vec<u8>) {
     let is_value = match f.ty {

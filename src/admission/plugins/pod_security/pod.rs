@@ -80,7 +80,7 @@ pub(super) fn containers(names: &[&str]) -> String {
     format!("{} {}", plural("container", "containers", names.len()), quoted(names))
 }
 
-/// Who sets a field, such as `pod and containers "a", "b"`; `None` if neither does.
+/// The owners of a field, such as `pod and containers "a", "b"`; `None` if neither does.
 pub(super) fn setters(pod: bool, names: &[&str]) -> Option<String> {
     match (pod, names.is_empty()) {
         (false, true) => None,

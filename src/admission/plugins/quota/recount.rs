@@ -1,4 +1,4 @@
-//! Counts the usage of a namespace anew, for the control loop that keeps the status of quotas (upstream's
+//! Recounts the usage of a namespace, for the control loop that keeps the status of quotas (upstream's
 //! `CalculateUsage` in `k8s.io/apiserver/pkg/quota/v1`).
 
 use super::amounts::Amounts;
@@ -92,7 +92,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn usage_is_counted_anew_and_written_only_if_it_differs() {
+    fn usage_is_recounted_and_written_only_if_it_differs() {
         let mut quota = json!({"spec": {"hard": {"count/configmaps": "5", "pods": "2", "x.io/unknown": "1"}},
             "status": {"hard": {"pods": "1"}, "used": {"pods": "2", "x.io/unknown": "7", "secrets": "1"}}});
         let (maps, pods, secrets) = (

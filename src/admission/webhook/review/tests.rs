@@ -6,7 +6,7 @@ use crate::request::UserInfo;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-fn sent(version: Version, attributes: &Attributes, object: &Value) -> Value {
+fn sent(version: ReviewVersion, attributes: &Attributes, object: &Value) -> Value {
     let target = ServedKind {
         resource: GroupVersionResource::new("events.k8s.io", "v1", "events"),
         kind: GroupVersionKind::new("events.k8s.io", "v1", "Event"),
@@ -32,7 +32,7 @@ fn reviews_have_all_members_and_omit_empty_names() {
         ..UserInfo::system("admin", &["admins"])
     });
     write.options = Arc::new(json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}));
-    let review = sent(Version::V1, &write, &json!({"a": 1}));
+    let review = sent(ReviewVersion::V1, &write, &json!({"a": 1}));
     assert_eq!(
         review,
         json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {
@@ -57,7 +57,7 @@ fn reviews_have_all_members_and_omit_empty_names() {
         options: Arc::new(Value::Null),
         ..write
     };
-    let review = sent(Version::V1Beta1, &connect, &Value::Null);
+    let review = sent(ReviewVersion::V1Beta1, &connect, &Value::Null);
     let sent = review.get("request");
     assert_eq!(review.str_at(&["apiVersion"]), "admission.k8s.io/v1beta1");
     let texts = ["subResource", "requestSubResource", "name"].map(|key| sent.str_at(&[key]));
@@ -65,7 +65,7 @@ fn reviews_have_all_members_and_omit_empty_names() {
     assert!(sent.as_object().unwrap().contains_key("options") && sent.get("options").is_null());
 }
 
-fn read(version: Version, mutating: bool, review: &Value) -> Result<Answer, Unacceptable> {
+fn read(version: ReviewVersion, mutating: bool, review: &Value) -> Result<Answer, Unacceptable> {
     answer(version, "u", mutating, &json::to_vec(review))
 }
 
@@ -76,7 +76,7 @@ fn v1(response: Value) -> Value {
 
 #[test]
 fn unacceptable_answers_have_upstreams_texts() {
-    let invalid = |mutating, review: Value| match read(Version::V1, mutating, &review) {
+    let invalid = |mutating, review: Value| match read(ReviewVersion::V1, mutating, &review) {
         Err(Unacceptable::Invalid(e)) => e.to_string(),
         other => format!("{other:?}"),
     };
@@ -124,7 +124,7 @@ fn unacceptable_answers_have_upstreams_texts() {
     ] {
         assert_eq!(invalid(mutating, v1(response)), why);
     }
-    let undecodable = |review: Value| match read(Version::V1, true, &review) {
+    let undecodable = |review: Value| match read(ReviewVersion::V1, true, &review) {
         Err(Unacceptable::Undecodable(e)) => e.to_string(),
         other => format!("{other:?}"),
     };
@@ -144,7 +144,7 @@ fn unacceptable_answers_have_upstreams_texts() {
         v1(json!({"status": "no"})),
     ] {
         assert!(
-            matches!(read(Version::V1, true, &wrong), Err(Unacceptable::Undecodable(_))),
+            matches!(read(ReviewVersion::V1, true, &wrong), Err(Unacceptable::Undecodable(_))),
             "{wrong:?}"
         );
     }
@@ -153,19 +153,19 @@ fn unacceptable_answers_have_upstreams_texts() {
 #[test]
 fn answers_of_v1beta1_need_no_type_and_their_patches_no_patch_type() {
     let review = json!({"response": {"allowed": true, "patch": "W10="}});
-    let mutating = read(Version::V1Beta1, true, &review).unwrap();
+    let mutating = read(ReviewVersion::V1Beta1, true, &review).unwrap();
     assert_eq!(
         (mutating.patch.as_slice(), mutating.patch_type.as_str()),
         (&b"[]"[..], "JSONPatch")
     );
-    let validating = read(Version::V1Beta1, false, &review).unwrap();
+    let validating = read(ReviewVersion::V1Beta1, false, &review).unwrap();
     assert_eq!((validating.allowed, validating.patch.len()), (true, 0));
 }
 
 #[test]
 fn warnings_annotations_and_status_are_read() {
     let read = read(
-        Version::V1,
+        ReviewVersion::V1,
         false,
         &v1(
             json!({"uid": "u", "allowed": false, "warnings": ["w"], "auditAnnotations": {"a": "1"},
@@ -185,9 +185,9 @@ fn warnings_annotations_and_status_are_read() {
 proptest! {
     #[test]
     fn any_body_is_read_or_refused(body in ".{0,200}", mutating in any::<bool>()) {
-        let _ = answer(Version::V1, "u", mutating, body.as_bytes());
+        let _ = answer(ReviewVersion::V1, "u", mutating, body.as_bytes());
         let wrapped = format!("{{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"response\":{body}}}");
-        let _ = answer(Version::V1, "u", mutating, wrapped.as_bytes());
+        let _ = answer(ReviewVersion::V1, "u", mutating, wrapped.as_bytes());
     }
 }
 
@@ -196,10 +196,10 @@ fn patches_are_read_in_every_form_that_gos_decoder_accepts() {
     let patched = |patch: Value| v1(json!({"uid": "u", "allowed": true, "patchType": "JSONPatch", "patch": patch}));
     // `[]` with a line break, as some encoders write base64, and as a list of numbers, as kube-rs does.
     for form in [Value::from("W10="), Value::from("W1\n0=\r\n"), json!([91, 93])] {
-        let answer = read(Version::V1, true, &patched(form.clone())).unwrap();
+        let answer = read(ReviewVersion::V1, true, &patched(form.clone())).unwrap();
         assert_eq!(answer.patch, b"[]", "{form:?}");
     }
-    let refused = |patch: Value| match read(Version::V1, true, &patched(patch)) {
+    let refused = |patch: Value| match read(ReviewVersion::V1, true, &patched(patch)) {
         Err(Unacceptable::Undecodable(e)) => e.to_string(),
         other => panic!("{other:?}"),
     };

@@ -6,7 +6,7 @@ use crate::apimachinery::value::Value;
 use crate::pki::certs::CaPool;
 use crate::request::go_url;
 
-/// What identifies a provider.
+/// The identity of a provider.
 pub(super) struct Issuer {
     pub url: String,
     pub discovery_url: Option<String>,

@@ -134,7 +134,7 @@ fn errors_have_upstreams_words_and_places() {
             ],
         ),
     ] {
-        // An error that occurs twice is told once.
+        // An error that occurs twice is reported once.
         let mut errors: Vec<String> = errors.iter().map(|e| format!("jwt[0].{e}")).collect();
         let mut seen = std::collections::HashSet::new();
         errors.retain(|e| seen.insert(e.clone()));
@@ -253,7 +253,7 @@ userValidationRules:
             pair("example.org/list", "a b"),
         ]
     );
-    // What is absent is empty rather than missing.
+    // Absent fields are empty rather than missing.
     let rules =
         "userValidationRules: [{expression: \"user.uid == '' && user.groups == [] && !('a' in user.extra)\"}]\n";
     let claims = json!({"sub": " ", "groups": null});
@@ -366,7 +366,7 @@ fn the_documented_example_is_valid() {
     assert_eq!(user.extra["example.org/tenant"], ["t"]);
 }
 
-/// What upstream refuses although it is well-typed (`docs/wire/differences.md`).
+/// Expressions that upstream refuses although they are well-typed (`docs/wire/differences.md`).
 #[test]
 fn claims_are_a_map_like_any_other() {
     let uid = "[string('sub' in claims), string(claims.size()), string(claims.exists(c, c == 'jti'))].join(' ')";

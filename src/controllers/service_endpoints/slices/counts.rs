@@ -3,7 +3,7 @@
 use super::MAX;
 use std::ops::AddAssign;
 
-/// What a plan does to the endpoints of a Service, and how many slices they fill.
+/// The changes that a plan makes to the endpoints of a Service, and the number of slices they fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) added: usize,

@@ -66,7 +66,7 @@ const MAX_VERBS: usize = 100;
 const MAX_TEXT: usize = 32 * 1024;
 /// Size of the rules, in strings, up to which they are compared inline; larger sets go to the blocking pool.
 const FEW: usize = 300;
-/// What a comparison allocates, in bytes, as an estimate.
+/// The bytes that a comparison allocates, as an estimate.
 const MEMORY: usize = 1 << 20;
 
 /// Formats a missing rule as upstream does, with at most [`MAX_VERBS`] verbs.

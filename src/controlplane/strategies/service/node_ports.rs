@@ -99,7 +99,7 @@ impl NodePortRecord {
         })
     }
 
-    /// Writes a changed record. Returns false if somebody else has changed it since it was read.
+    /// Writes a changed record. Returns false if it has changed since it was read.
     ///
     /// # Errors
     /// The store's.

@@ -1,5 +1,5 @@
-//! Field handling of Service updates: carries allocated values over, and clears fields that the new type does not use
-//! (upstream's `patchAllocatedValues`, `normalizeClusterIPs` and `dropTypeDependentFields`).
+//! Field handling of Service updates: carries allocated values over, and clears fields that the new type does
+//! not use (upstream's `patchAllocatedValues`, `normalizeClusterIPs` and `dropTypeDependentFields`).
 
 use crate::apimachinery::value::Value;
 use crate::controlplane::defaults::service::externally_accessible;
@@ -82,8 +82,8 @@ pub(super) fn synchronise_cluster_ips(new: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// Clears unchanged fields that the new type does not use. Fields the update changed explicitly are kept, so that
-/// validation rejects them.
+/// Clears unchanged fields that the new type does not use. Fields the update changed explicitly are kept, so
+/// that validation rejects them.
 pub(super) fn drop_dependent(new: &mut Value, old: &Value) {
     if needs_cluster_ip(old) && !needs_cluster_ip(new) {
         let unchanged = |key: &str| new.at(&["spec", key]) == old.at(&["spec", key]);

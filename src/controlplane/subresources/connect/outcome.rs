@@ -31,7 +31,7 @@ impl Version {
         "v2.channel.k8s.io",
     ];
 
-    /// What the kubelet chose.
+    /// The protocol that the kubelet chose.
     pub(crate) fn chosen(headers: &HeaderMap) -> Self {
         match headers.get(PROTOCOL).map(|version| version.as_bytes()) {
             Some(b"v5.channel.k8s.io" | b"v4.channel.k8s.io") => Self::Status,

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-/// What subprotocols of tunnels start with; the SPDY protocol follows.
+/// The prefix of tunnels' subprotocols; the SPDY protocol follows.
 const PREFIX: &str = "SPDY/3.1+";
 
 /// Bytes of the kubelet that go into one message at most.

@@ -156,7 +156,7 @@ impl Pair {
         let given = take_kept(object, &self.sides[to].key);
         let had: Vec<&Around> = self.around.iter().filter(|a| is_object(&a.keys, object)).collect();
         let mut kept = self.apply(object, forward, &given);
-        // What the target does not have would be pruned.
+        // Fields that the target does not have would be pruned.
         for around in had.iter().filter(|a| !a.exists[to]) {
             around.keys.take(object);
         }

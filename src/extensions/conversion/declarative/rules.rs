@@ -47,7 +47,7 @@ impl Error {
 /// The pairs of a document.
 ///
 /// # Errors
-/// The first thing that is wrong, and where.
+/// The first error, and where.
 pub(super) fn pairs(document: &Value) -> Result<Vec<Pair>, Error> {
     let Value::Array(entries) = document else {
         return Err(Error::NotList);

@@ -373,7 +373,7 @@ proptest! {
         for (version, other, spec) in [("v1beta1", "v1", old), ("v1", "v1beta1", new)] {
             let (_, original) = settled(version, spec);
             let mut converted = convert(&by, &original, other);
-            // What the other version prunes must not be needed.
+            // Fields that the other version prunes must not be needed.
             settled(other, None).0.converted(&mut converted);
             let back = convert(&by, &converted, version);
             prop_assert_eq!(&back, &original, "through {:?}", converted);

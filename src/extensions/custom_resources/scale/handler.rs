@@ -1,14 +1,14 @@
 //! Serves the scale subresource through the store of the custom resource.
 
 use super::{ScalePaths, WrongType};
+use crate::apimachinery::apply::{FieldSet, Writer};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::extensions::custom_resources::columns;
 use crate::registry::resource::SubresourceHandler;
-use crate::registry::scale::API_VERSION;
-use crate::registry::schema::ManagerInfo;
+use crate::registry::scale::{self, API_VERSION};
 use crate::registry::{Columns, Context, Schema, Store, WriteOptions};
 use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
@@ -62,7 +62,7 @@ impl ScaleHandler {
     /// The object updated from a Scale.
     fn scaled(&self, live: &Value, mut scale: Value, manager: Option<&str>) -> Result<Value> {
         if let Some(manager) = manager {
-            let who = ManagerInfo {
+            let who = Writer {
                 manager,
                 subresource: "scale",
                 now: &time::now(),
@@ -70,7 +70,7 @@ impl ScaleHandler {
             };
             // Ownership is tracked on the Scale first, then carried over to the object.
             self.schema
-                .manage_update(Some(&self.patchable(live)?), &mut scale, &who, &[])?;
+                .manage_update(Some(&self.patchable(live)?), &mut scale, &who, &FieldSet::new());
         }
         let replicas = scale.at(&REPLICAS).as_i64().unwrap_or(0);
         if replicas == UNSET {
@@ -133,19 +133,10 @@ impl SubresourceHandler for ScaleHandler {
     }
 
     async fn update_as(&self, cx: &Context, name: &str, object: Value, write: &WriteOptions) -> Result<Value> {
-        if !object.name().is_empty() && object.name() != name {
-            return Err(Status::bad_request(format!(
-                "the name of the object ({}) does not match the name on the URL ({name})",
-                object.name()
-            )));
-        }
+        scale::check_name(&object, name)?;
         let parent = self.parent()?;
         let gr = parent.resource().group_resource();
-        let options = WriteOptions {
-            subresource: "scale".to_owned(),
-            uid: write.uid.clone(),
-            ..WriteOptions::default()
-        };
+        let options = scale::parent_options(write);
         let mut transform = |live: Option<&Value>| match live {
             None => Err(Status::not_found(&gr, name)),
             Some(live) => self.scaled(live, object.clone(), write.manager.as_deref()),

@@ -21,13 +21,13 @@ pub(super) struct Options<'a> {
     pub(super) recognized_review_version: bool,
     /// A CA bundle that cannot be used is accepted.
     pub(super) invalid_ca_bundle: bool,
-    /// What an update leaves unchanged; `None` for a new definition.
-    kept: Option<Rc<Kept<'a>>>,
+    /// The fields that an update leaves unchanged; `None` for a new definition.
+    kept: Option<Rc<Unchanged<'a>>>,
 }
 
 /// Which fields an update leaves unchanged in which versions. Computed once: a definition may have as many
 /// versions as fit into a request.
-struct Kept<'a> {
+struct Unchanged<'a> {
     /// Whether the schemas of all versions with this name are as before.
     schemas: HashMap<&'a str, bool>,
     all_schemas: bool,
@@ -72,7 +72,7 @@ impl<'a> Options<'a> {
             recognized_review_version: reviews.is_empty() || reviews.iter().any(known),
             invalid_ca_bundle: !is_condition_true(old, "Established")
                 || ca_bundle(webhook.get("clientConfig")).is_err(),
-            kept: Some(Rc::new(Kept::of(new, old))),
+            kept: Some(Rc::new(Unchanged::of(new, old))),
         }
     }
 
@@ -97,7 +97,7 @@ impl<'a> Options<'a> {
     }
 }
 
-impl<'a> Kept<'a> {
+impl<'a> Unchanged<'a> {
     fn of(new: &'a Value, old: &'a Value) -> Self {
         let versions = |definition: &'a Value| definition.at(&["spec", "versions"]).items();
         let name = |v: &'a Value| v.str_at(&["name"]);

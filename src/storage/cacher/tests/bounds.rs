@@ -25,7 +25,7 @@ async fn compacted_error_carries_the_oldest_available_revision() {
     }
     let since = |r| WatchOptions {
         since: Some(Revision(r)),
-        ..watching()
+        ..WatchOptions::all()
     };
     // Revisions 2 to 21 were written; the last ten are kept.
     assert!(matches!(

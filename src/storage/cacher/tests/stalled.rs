@@ -8,20 +8,12 @@ const OBJECT: usize = 100_000;
 
 /// A ring that keeps only two events, and watches that may keep ten objects alive.
 fn feed() -> Feed {
-    let bounds = Bounds {
-        min_events: 2,
-        min_bytes: usize::MAX,
-        max_events: 2,
-        max_bytes: usize::MAX,
-        window: Duration::ZERO,
-        ..Bounds::default()
-    };
     let watches = WatchBounds {
         max_pinned_bytes: 10 * OBJECT,
         stall_timeout: Duration::from_secs(60),
         ..WatchBounds::default()
     };
-    Feed::within(bounds, Budget::with_watch_bounds(usize::MAX, 0, watches))
+    Feed::within(two_events(), Budget::with_watch_bounds(usize::MAX, 0, watches))
 }
 
 fn put(feed: &mut Feed, key: &str) -> Weak<Entry> {
@@ -40,7 +32,7 @@ fn put(feed: &mut Feed, key: &str) -> Weak<Entry> {
 fn initial() -> WatchOptions {
     WatchOptions {
         initial: Some(MinRevision::Any),
-        ..watching()
+        ..WatchOptions::all()
     }
 }
 
@@ -85,8 +77,8 @@ async fn watches_keep_old_snapshots_only_up_to_the_bound() {
 #[tokio::test]
 async fn queued_changes_are_bounded_without_loss_for_active_readers() {
     let mut feed = feed();
-    let mut stalled: Vec<_> = (0..100).map(|_| feed.watch(watching())).collect();
-    let mut reader = feed.watch(watching());
+    let mut stalled: Vec<_> = (0..100).map(|_| feed.watch(WatchOptions::all())).collect();
+    let mut reader = feed.watch(WatchOptions::all());
     let mut versions = Vec::new();
     for i in 0..90 {
         versions.push(put(&mut feed, "ns/a"));
@@ -108,10 +100,10 @@ async fn queued_changes_are_bounded_without_loss_for_active_readers() {
 #[tokio::test]
 async fn stalled_watch_ends_but_idle_watch_stays_open() {
     let mut feed = feed();
-    let mut stalled = feed.watch(watching());
+    let mut stalled = feed.watch(WatchOptions::all());
     let mut idle = feed.watch(WatchOptions {
         prefix: "other/".into(),
-        ..watching()
+        ..WatchOptions::all()
     });
     feed.put("ns/a");
     let start = Instant::now();
@@ -133,7 +125,7 @@ async fn past_changes_are_read_from_the_ring_in_batches() {
     }
     let mut watch = feed.watch(WatchOptions {
         since: Some(Revision(1)),
-        ..watching()
+        ..WatchOptions::all()
     });
     assert_eq!(watch.held(), (0, false));
     feed.put("ns/live");

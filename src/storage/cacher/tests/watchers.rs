@@ -1,12 +1,13 @@
 //! What a single watcher receives, and when it is ended.
 
 use super::hub::Subscriber;
+use super::scope::Scope;
 use super::*;
 
 #[tokio::test]
 async fn stalled_watcher_is_ended_after_a_gapless_queue() {
     let mut feed = Feed::new(Bounds::default());
-    let mut w = feed.watch(watching());
+    let mut w = feed.watch(WatchOptions::all());
     for _ in 0..hub::HARD_LIMIT + 10 {
         feed.put("ns/a");
     }
@@ -23,7 +24,12 @@ async fn stalled_watcher_is_ended_after_a_gapless_queue() {
 #[test]
 fn full_queue_read_in_time_does_not_end_the_watch() {
     let mut feed = Feed::new(Bounds::default());
-    let subscriber = Arc::new(Subscriber::new("", false, Predicate(None), Revision(0), 2));
+    let everything = Scope {
+        prefix: "".into(),
+        single: false,
+        predicate: Predicate(None),
+    };
+    let subscriber = Arc::new(Subscriber::new(everything, Revision(0), 2));
     let mut hub = Hub::default();
     hub.add(subscriber.clone());
     let start = Instant::now();
@@ -52,7 +58,7 @@ async fn bookmark_precedes_the_announced_end_if_there_is_progress() {
         prefix: "quiet/".into(),
         bookmarks: true,
         until,
-        ..watching()
+        ..WatchOptions::all()
     };
     let mut idle = feed.watch(WatchOptions {
         prefix: "idle/".into(),
@@ -80,7 +86,7 @@ async fn dropped_watch_is_unsubscribed() {
             feed.watch(WatchOptions {
                 prefix: prefix.into(),
                 single,
-                ..watching()
+                ..WatchOptions::all()
             })
         })
         .into();
@@ -94,11 +100,11 @@ async fn only_readers_of_the_changed_namespace_are_woken() {
     let mut feed = Feed::new(Bounds::default());
     let mut other = feed.watch(WatchOptions {
         prefix: "b/".into(),
-        ..watching()
+        ..WatchOptions::all()
     });
     let mut w = feed.watch(WatchOptions {
         prefix: "a/".into(),
-        ..watching()
+        ..WatchOptions::all()
     });
     let reader = tokio::spawn(async move { w.next().await });
     let mut other = by_hand(async move { other.next().await });
@@ -167,7 +173,7 @@ async fn initial_state_is_read_in_batches() {
     ));
     let options = WatchOptions {
         initial: Some(MinRevision::Any),
-        ..watching()
+        ..WatchOptions::all()
     };
     let mut watch = cacher.subscribe(options, None).expect("serving").expect("watched");
     let mut seen = 0;

@@ -1,6 +1,6 @@
 //! Maintenance of the file: compaction of history, returning free space, checkpoints, and comparison with the
 //! caches. Errors are as for [`Disk::commit`]. The schedule is in
-//! [`embedded::maintenance`](crate::storage::embedded::maintenance).
+//! [`committer::maintenance`](crate::storage::embedded::committer).
 
 use super::Disk;
 use crate::storage::cacher::Digest;

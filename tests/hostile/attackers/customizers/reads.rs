@@ -8,6 +8,16 @@ use crate::wire::Request;
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const OPEN: &str = r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true}"#;
 
+/// The definition `bs<i>` with a version of this schema. `names` are its names besides the plural.
+fn numbered(i: usize, schema: &str, names: &str) -> String {
+    definition(&version("v1", true, schema, ""), "", "")
+        .replace("as.custom.example", &format!("bs{i}.custom.example"))
+        .replace(
+            r#""plural":"as","singular":"a","kind":"A""#,
+            &format!(r#""plural":"bs{i}",{names}"#),
+        )
+}
+
 pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     let n = scale.size(10_000);
     columns(cases, n);
@@ -106,12 +116,7 @@ fn documents(cases: &mut Cases, n: usize) {
         move |scene| {
             let schema = format!(r#"{{"type":"object","properties":{{{}}}}}"#, properties());
             for i in 0..10 {
-                let body = definition(&version("v1", true, &schema, ""), "", "")
-                    .replace("as.custom.example", &format!("bs{i}.custom.example"))
-                    .replace(
-                        r#""plural":"as","singular":"a","kind":"A""#,
-                        &format!(r#""plural":"bs{i}","kind":"B{i}""#),
-                    );
+                let body = numbered(i, &schema, &format!(r#""kind":"B{i}""#));
                 scene.send(&Request::post(DEFINITIONS, body));
                 scene.delete_afterwards(format!("{DEFINITIONS}/bs{i}.custom.example"));
             }
@@ -131,12 +136,7 @@ fn documents(cases: &mut Cases, n: usize) {
         move |scene| {
             let count = n / 20;
             for i in 0..count {
-                let body = definition(&version("v1", true, OPEN, ""), "", "")
-                    .replace("as.custom.example", &format!("bs{i}.custom.example"))
-                    .replace(
-                        r#""plural":"as","singular":"a","kind":"A""#,
-                        &format!(r#""plural":"bs{i}","kind":"B{i}""#),
-                    );
+                let body = numbered(i, OPEN, &format!(r#""kind":"B{i}""#));
                 scene.send(&Request::post(DEFINITIONS, body));
                 scene.delete_afterwards(format!("{DEFINITIONS}/bs{i}.custom.example"));
             }
@@ -146,12 +146,7 @@ fn documents(cases: &mut Cases, n: usize) {
     cases.add("custom: 200 definitions that want the same names", move |scene| {
         let count = n / 50;
         for i in 0..count {
-            let body = definition(&version("v1", true, OPEN, ""), "", "")
-                .replace("as.custom.example", &format!("bs{i}.custom.example"))
-                .replace(
-                    r#""plural":"as","singular":"a","kind":"A""#,
-                    &format!(r#""plural":"bs{i}","kind":"B","shortNames":["b"]"#),
-                );
+            let body = numbered(i, OPEN, r#""kind":"B","shortNames":["b"]"#);
             scene.send(&Request::post(DEFINITIONS, body));
         }
         // Each deletion frees the names for the next one.

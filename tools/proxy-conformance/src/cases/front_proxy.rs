@@ -2,6 +2,7 @@
 
 use crate::backend::{Event, Script};
 use crate::case::{Case, ScenarioFuture, scenario};
+use crate::client::Target;
 use crate::environment::Need;
 use crate::environment::{MEMBER, Scene};
 use serde_json::{Value, json};
@@ -164,13 +165,15 @@ fn roles<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     })
 }
 
+/// The front proxy before the gateway.
+fn front_proxy<'a>(scene: &Scene<'a>) -> Result<&'a Target, String> {
+    let proxy = scene.environment.front_proxy.as_ref();
+    proxy.ok_or_else(|| "no front proxy is configured".to_owned())
+}
+
 fn believed<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let proxy = scene
-            .environment
-            .front_proxy
-            .as_ref()
-            .ok_or("no front proxy is configured")?;
+        let proxy = front_proxy(scene)?;
         let mut request = scene.request("GET", "{base}/things");
         for (name, value) in [
             ("X-Remote-User", "alice"),
@@ -205,11 +208,7 @@ fn believed<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
 
 fn silent<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let proxy = scene
-            .environment
-            .front_proxy
-            .as_ref()
-            .ok_or("no front proxy is configured")?;
+        let proxy = front_proxy(scene)?;
         let mut request = scene.request("GET", "{base}/things");
         request.headers.push(("X-Remote-Group".into(), "system:masters".into()));
         let mut handle = scene.script_backend(Script::default());

@@ -1,7 +1,8 @@
-//! A single-pass decoder for the common subset of JSON: no duplicate keys within an object, no surrogate pair escapes.
+//! A single-pass decoder for the common subset of JSON: no duplicate keys within an object, no surrogate pair
+//! escapes.
 //!
-//! [`decode`] returns `None` for anything else, including malformed text. The caller then starts over with the
-//! serde_json decoder, which handles the rest and produces the error messages.
+//! [`decode`] returns `None` for anything else, including malformed text. The caller then starts over with
+//! the serde_json decoder, which handles the rest and produces the error messages.
 
 use super::projection::{splat, zero_bytes};
 use super::sizes::Sizes;
@@ -187,7 +188,8 @@ impl Reader<'_> {
                         escape = 6;
                         let digits = self.text.get(end + 2..end + 6)?;
                         let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
-                        // Surrogate halves fail here; pairs are rare enough to leave them to the general decoder.
+                        // Surrogate halves fail here; pairs are rare enough to leave them to the general
+                        // decoder.
                         char::from_u32(u32::from_str_radix(digits, 16).ok().filter(|_| hex)?)?
                     }
                     c @ (b'"' | b'\\' | b'/') => char::from(c),
@@ -202,8 +204,8 @@ impl Reader<'_> {
         Some(Str::from(out))
     }
 
-    /// Returns the offset of the next quote, backslash or control character, or the end of the text. Scans eight
-    /// bytes at a time.
+    /// Returns the offset of the next quote, backslash or control character, or the end of the text. Scans
+    /// eight bytes at a time.
     fn plain_end(&self, mut at: usize) -> usize {
         let bytes = self.text.as_bytes();
         while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {

@@ -1,4 +1,5 @@
-//! [`Pieces`]: encodes large documents in pieces, so that they are never in memory as text, nor need be as one tree.
+//! [`Pieces`]: encodes large documents in pieces, so that they are never in memory as text, nor need be as
+//! one tree.
 
 use super::{encode, encode_str};
 use crate::value::Value;

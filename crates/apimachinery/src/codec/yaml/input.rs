@@ -1,10 +1,11 @@
-//! The parser's input. It passes checkpoints, because the parser may read megabytes before it emits an event: a scalar, or a
-//! flow collection (`[…]`) that could turn out to be a key.
+//! The parser's input. It passes checkpoints, because the parser may read megabytes before it emits an event:
+//! a scalar, or a flow collection (`[…]`) that could turn out to be a key.
 
 use crate::interrupt::checkpoint;
 use saphyr_parser::{Input, StrInput};
 
-/// A [`StrInput`] with a [`checkpoint`] each time the parser looks ahead, which it does at least once per token.
+/// A [`StrInput`] with a [`checkpoint`] each time the parser looks ahead, which it does at least once per
+/// token.
 pub(super) struct PausingInput<'a>(StrInput<'a>);
 
 impl<'a> PausingInput<'a> {
@@ -13,8 +14,8 @@ impl<'a> PausingInput<'a> {
     }
 }
 
-// The methods that `StrInput` implements faster than the trait does, as far as they are called per character, are
-// forwarded as well.
+// The methods that `StrInput` implements faster than the trait does, as far as they are called per character,
+// are forwarded as well.
 impl Input for PausingInput<'_> {
     #[inline]
     fn lookahead(&mut self, count: usize) {

@@ -9,7 +9,8 @@ use crate::status::Status;
 use crate::value::Value;
 use std::collections::HashMap;
 
-/// Maps items to positions by merge key (or value), to keep merging linear. Of equal items the first is found.
+/// Maps items to positions by merge key (or value), to keep merging linear. Of equal items the first is
+/// found.
 #[derive(Default)]
 struct Index(HashMap<Vec<u8>, usize>);
 
@@ -22,8 +23,8 @@ impl Index {
         index
     }
 
-    /// Returns the lookup token of an item; `None` for an object without the key. Integers and floats of the same
-    /// text differ.
+    /// Returns the lookup token of an item; `None` for an object without the key. Integers and floats of the
+    /// same text differ.
     fn token(item: &Value, key: Option<&str>) -> Option<Vec<u8>> {
         let v = match key {
             None => item,
@@ -158,8 +159,8 @@ fn special_items(live: &mut Vec<Value>, patch: Vec<Value>, key: &str) -> Result<
     Ok(plain)
 }
 
-/// Sorts the items in `order` accordingly and interleaves the others in their `server` order: such an item precedes
-/// an ordered one only if both are in `server` and it came earlier there.
+/// Sorts the items in `order` accordingly and interleaves the others in their `server` order: such an item
+/// precedes an ordered one only if both are in `server` and it came earlier there.
 fn arrange(merged: Vec<Value>, order: &Index, server: &Index, key: Option<&str>) -> Result<Vec<Value>, Status> {
     let mut named = Vec::new();
     let mut others = Vec::new();

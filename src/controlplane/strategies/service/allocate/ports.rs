@@ -21,7 +21,7 @@ fn allocates_node_ports(service: &Value) -> bool {
 
 impl PendingAllocation<'_> {
     /// Claims the ports that `assign` takes, in the store: what other gateways hold is taken, and if one of
-    /// them is faster, ports are assigned anew.
+    /// them is faster, ports are assigned again.
     pub(super) async fn claim_ports(
         &mut self,
         service: &mut Value,

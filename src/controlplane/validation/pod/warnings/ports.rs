@@ -6,8 +6,8 @@ use crate::interrupt::{checkpoint, pausing};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-/// Upper bound on the conflicts examined per pod. Each port is compared with all earlier ones of the same number and
-/// protocol, which is quadratic, and response headers hold fewer warnings anyway.
+/// Upper bound on the conflicts examined per pod. Each port is compared with all earlier ones of the same
+/// number and protocol, which is quadratic, and response headers hold fewer warnings anyway.
 const MAX: usize = 1000;
 
 /// Warns about ports with the same number and protocol, then about duplicate names.
@@ -54,8 +54,8 @@ fn repeated<'v>(containers: &[(&'v Value, String)]) -> HashSet<(i64, &'v str)> {
     pairs.map(|pair| pair[0]).collect()
 }
 
-/// Warns about duplicate port names: selection by name finds only the first. Containers that do not keep running
-/// (plain init and ephemeral ones) are skipped.
+/// Warns about duplicate port names: selection by name finds only the first. Containers that do not keep
+/// running (plain init and ephemeral ones) are skipped.
 fn names(out: &mut Vec<String>, containers: &[(&Value, String)]) {
     let mut seen: HashMap<&str, (&str, usize)> = HashMap::new();
     for (c, container) in containers {

@@ -1,20 +1,21 @@
 //! Periodic work of the committer thread: compaction, free space, recovery from a full disk, and consistency
-//! checks of the caches. Entry point: [`Committer::maintain`]; the SQL is in [`super::disk`].
+//! checks of the caches. Entry point: [`Committer::maintain`]; the SQL is in
+//! [`disk`](crate::storage::embedded::disk).
 
-use super::committer::{Committer, now};
-use super::space;
+use super::{Committer, now};
 use crate::storage::Revision;
 use crate::storage::cacher::{Comparison as Outcome, Digest};
+use crate::storage::embedded::space;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Interval between maintenance runs.
 pub(super) const MAINTENANCE: Duration = Duration::from_secs(1);
-/// Time between two calls of [`Options::on_idle`](super::Options::on_idle).
+/// Time between two calls of [`Options::on_idle`](crate::storage::embedded::Options::on_idle).
 const REST_EVERY: Duration = Duration::from_secs(5);
-/// How long after the last write they go on: events live for 75 s by default, and their memory is free
-/// afterwards.
+/// How long after the last write these calls continue: events live for 75 s by default, and their memory is
+/// free afterwards.
 const RESTLESS: Duration = Duration::from_secs(120);
 /// Writes of history processed by one compaction step.
 const COMPACTION_STEP: usize = 2000;
@@ -76,8 +77,8 @@ impl Committer {
         }
     }
 
-    /// Calls [`Options::on_idle`](super::Options::on_idle) now and then, until the history of the last writes
-    /// has expired.
+    /// Calls [`Options::on_idle`](crate::storage::embedded::Options::on_idle) now and then, until the history
+    /// of the last writes has expired.
     fn rest(&mut self) {
         if let Some(call) = self.options.on_idle
             && self.busy.elapsed() < RESTLESS

@@ -1,0 +1,34 @@
+//! [`Scope`]: what a watch selects of a resource.
+
+use super::snapshot::INDEXED;
+use crate::storage::{Event, EventType, Predicate};
+use std::sync::Arc;
+
+/// A change as one watch sees it: an object that begins to match its selector is added, for example.
+pub(super) type Change = (EventType, Arc<Event>);
+
+/// The keys and the selector of a watch.
+pub(super) struct Scope {
+    /// The key, if [`Self::single`], otherwise what keys begin with.
+    pub prefix: Box<str>,
+    pub single: bool,
+    pub predicate: Predicate,
+}
+
+impl Scope {
+    /// True if the key is in scope.
+    pub(super) fn covers(&self, key: &str) -> bool {
+        if self.single {
+            *key == *self.prefix
+        } else {
+            key.starts_with(&*self.prefix)
+        }
+    }
+
+    /// If the watch covers the whole resource and its selector requires one value of the indexed field,
+    /// returns that value. Objects without the field cannot match it.
+    pub(super) fn indexed_value(&self) -> Option<&str> {
+        let value = self.predicate.requires(INDEXED)?;
+        (self.prefix.is_empty() && !self.single && !value.is_empty()).then_some(value)
+    }
+}
