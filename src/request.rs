@@ -4,6 +4,7 @@
 //! Start at [`Handler`] for the call path and at [`RequestContext`] for the per-request context. Which filter
 //! fills which part of the context is documented in [`crate::server::chain`]; nothing here performs I/O.
 
+pub(crate) mod accept;
 pub(crate) mod audit;
 pub(crate) mod body;
 pub(crate) mod context;

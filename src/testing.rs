@@ -55,7 +55,7 @@ pub mod conversion {
 
 /// Negotiation of media types (fuzz).
 pub mod endpoints {
-    pub use crate::endpoints::negotiate::clauses;
+    pub use crate::request::accept::clauses;
 }
 
 /// Priority and fairness, and what it is configured with (the `fairness` benchmark).

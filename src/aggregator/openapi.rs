@@ -30,13 +30,13 @@ use super::registration::Registration;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::endpoints::discovery::aggregated::hash;
-use crate::endpoints::openapi::OpenApiV3;
+use crate::endpoints::openapi::{OpenApiV3, content};
 use crate::endpoints::options::Query;
-use crate::request::{Authorized, Body, FromBackend, Request, Response, UnprotectedHandler, headers};
+use crate::request::{Authorized, Body, FromBackend, Request, Response, UnprotectedHandler};
 use crate::sync::Mutex;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, StatusCode};
 use imbl::OrdMap;
 use std::sync::Arc;
 
@@ -211,7 +211,7 @@ impl OpenApiHandler {
         Some(json::decode(&bytes).ok()?.get("paths").clone())
     }
 
-    async fn index(&self, authorized: &Authorized) -> Response {
+    async fn index(&self, authorized: &Authorized, wants: &HeaderMap) -> Response {
         let mut paths = Map::new();
         for index in self.remote.all.load_full().values() {
             for (key, value) in index.paths.iter() {
@@ -238,16 +238,11 @@ impl OpenApiHandler {
         }
         let mut document = Map::new();
         document.insert("paths", paths);
-        let mut response = Response::new(Body::full(json::to_vec(&Value::Object(document))));
-        // Upstream leaves the type to Go's content sniffing (kube-openapi/pkg/handler3).
-        response.headers_mut().insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("text/plain; charset=utf-8"),
-        );
-        if let Some(now) = headers::date(time::OffsetDateTime::now_utc()) {
-            response.headers_mut().insert(header::LAST_MODIFIED, now);
-        }
-        response
+        let body = json::to_vec(&Value::Object(document));
+        // Upstream leaves the type to Go's content sniffing (kube-openapi/pkg/handler3), and makes the index anew for every
+        // request.
+        let now = time::OffsetDateTime::now_utc();
+        content::serve(body, "text/plain; charset=utf-8", now, wants)
     }
 
     async fn local_owner(&self, key: &str, authorized: &Authorized) -> Option<Arc<dyn UnprotectedHandler>> {
@@ -293,7 +288,7 @@ impl UnprotectedHandler for OpenApiHandler {
     async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         let path = req.uri().path();
         if path == ROOT {
-            return self.index(&authorized).await;
+            return self.index(&authorized, req.headers()).await;
         }
         let Some(key) = path.strip_prefix("/openapi/v3/").filter(|k| !k.is_empty()) else {
             return not_found();

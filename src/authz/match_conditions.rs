@@ -126,6 +126,14 @@ fn subject(attributes: &Attributes<'_>) -> Value {
             .iter()
             .for_each(|name| complete(&["nonResourceAttributes", name], "".into())),
     }
+    for selector in ["fieldSelector", "labelSelector"] {
+        let requirements = spec.at_mut(&["resourceAttributes", selector, "requirements"]);
+        for requirement in requirements.and_then(Value::as_array_mut).into_iter().flatten() {
+            if requirement.get("values").is_null() {
+                requirement.set(&["values"], json!([]));
+            }
+        }
+    }
     spec
 }
 
@@ -242,7 +250,7 @@ mod tests {
 
     #[tokio::test]
     async fn conditions_see_the_review_with_its_empty_members() {
-        let uri = "/api/v1/namespaces/n/pods?labelSelector=x%20in%20(a,b)";
+        let uri = "/api/v1/namespaces/n/pods?labelSelector=x%20in%20(a,b),y";
         for (expression, holds) in [
             (
                 "request.user == 'jane' && request.groups.exists(g, g == 'dev') && request.uid == ''",
@@ -258,6 +266,10 @@ mod tests {
                 true,
             ),
             ("has(request.resourceAttributes.fieldSelector)", false),
+            (
+                "request.resourceAttributes.labelSelector.requirements.exists(r, r.operator == 'Exists' && r.values == [])",
+                true,
+            ),
         ] {
             assert_eq!(judge(&[expression], uri).await, Ok(holds), "{expression}");
         }

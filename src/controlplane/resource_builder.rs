@@ -262,6 +262,15 @@ impl ResourceBuilder {
         self.subresource(name, kind, Verbs::GET_PATCH_UPDATE, SubresourceBehaviour::Status)
     }
 
+    /// The subresource that was added last is not served as a table: upstream's storage of it does not
+    /// implement `ConvertToTable`.
+    pub(crate) fn without_table(mut self) -> Self {
+        if let Some(last) = self.0.subresources.last_mut() {
+            last.printable = false;
+        }
+        self
+    }
+
     /// Adds a subresource with its own object and handler.
     pub(crate) fn custom(
         self,
@@ -310,6 +319,7 @@ impl ResourceBuilder {
             kind,
             verbs,
             behaviour,
+            printable: true,
         });
         self
     }

@@ -116,15 +116,13 @@ impl Call {
         }
     }
 
-    /// The representations offered: reviews, and subresources whose handler has no columns, have no table.
+    /// The representations offered: reviews and some subresources have no table.
     pub(crate) fn offer(&self) -> Offer {
-        let sub = self.route.subresource().map(|s| &s.behaviour);
-        let answered = matches!(self.resource().backing, Backing::CreateOnly(_));
-        match sub {
-            Some(SubresourceBehaviour::Custom(handler)) if handler.columns().is_none() => Offer::Metadata,
-            _ if answered => Offer::Metadata,
-            _ => Offer::Objects,
-        }
+        let has_table = match self.route.subresource() {
+            Some(sub) => sub.has_table(),
+            None => !matches!(self.resource().backing, Backing::CreateOnly(_)),
+        };
+        if has_table { Offer::Objects } else { Offer::Metadata }
     }
 
     /// The resource as responses print it: a custom subresource brings its own columns.
@@ -145,13 +143,25 @@ impl Call {
         )
     }
 
-    /// Checks that the name in the path is a valid storage key.
-    pub(crate) fn check_name(&self) -> Result<()> {
-        let name = self.name();
-        if name.is_empty() {
-            return Err(Status::bad_request("name must be provided"));
+    /// Checks that the path has a name.
+    ///
+    /// # Errors
+    /// 400 if it has none.
+    pub(crate) fn require_name(&self) -> Result<()> {
+        match self.name() {
+            "" => Err(Status::bad_request("name must be provided")),
+            _ => Ok(()),
         }
-        Store::check_name(name)
+    }
+
+    /// Checks that the name in the path is a valid storage key. Upstream's store does so when it needs the key: after the
+    /// media type and the body.
+    ///
+    /// # Errors
+    /// 400 if it is not.
+    pub(crate) fn check_name(&self) -> Result<()> {
+        self.require_name()?;
+        Store::check_name(self.name())
     }
 
     /// Checks the namespace of the body against that of the request, and sets it if missing.

@@ -7,8 +7,8 @@
 use super::options::Query;
 use crate::apimachinery::codec::{cbor, protobuf};
 use crate::apimachinery::status::{Result, Status};
+use crate::request::accept::{Clause, accept_line, clauses, is_browser};
 use http::HeaderMap;
-use http::header::{ACCEPT, USER_AGENT};
 
 /// The media types upstream serves objects in, in upstream's order.
 pub(crate) const OBJECT_TYPES: [&str; 3] = [
@@ -152,75 +152,6 @@ impl Offer {
     }
 }
 
-/// A clause of an Accept header.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Clause<'a> {
-    /// The type: `application`, or `*`.
-    pub main: &'a str,
-    /// The subtype: `json`, or `*`.
-    pub sub: &'a str,
-    /// The parameters except `q`.
-    pub params: Vec<(&'a str, &'a str)>,
-    quality: f64,
-}
-
-impl<'a> Clause<'a> {
-    /// The value of a parameter; an empty value counts as absent.
-    pub fn param(&self, name: &str) -> Option<&'a str> {
-        let found = self.params.iter().find(|(k, _)| *k == name).map(|(_, v)| *v);
-        found.filter(|v| !v.is_empty())
-    }
-
-    /// True if this clause matches `media_type`.
-    pub fn takes(&self, media_type: &str) -> bool {
-        let (main, sub) = media_type.split_once('/').unwrap_or((media_type, ""));
-        (self.main == "*" || self.main == main) && (self.sub == "*" || self.sub == sub)
-    }
-}
-
-/// The first `Accept` line; like upstream, further lines are ignored.
-pub(crate) fn accept_line(headers: &HeaderMap) -> &str {
-    headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("")
-}
-
-/// The clauses of an Accept line in order of preference. An empty line accepts anything.
-pub fn clauses(line: &str) -> Vec<Clause<'_>> {
-    let line = if line.is_empty() { "*/*" } else { line };
-    let mut out: Vec<Clause<'_>> = Vec::new();
-    for text in line.split(',') {
-        let mut parts = text.split(';').map(|p| p.trim_matches(' '));
-        let range = parts.next().unwrap_or("");
-        let (main, sub) = match range.split_once('/') {
-            Some((main, sub)) if !sub.contains('/') => (main, sub),
-            None if range == "*" => ("*", "*"),
-            _ => continue,
-        };
-        let mut clause = Clause {
-            main,
-            sub,
-            params: Vec::new(),
-            quality: 1.0,
-        };
-        for param in parts {
-            let Some((k, v)) = param.split_once('=').filter(|(_, v)| !v.contains('=')) else {
-                continue;
-            };
-            let (k, v) = (k.trim_matches(' '), v.trim_matches(' '));
-            match k {
-                "q" => clause.quality = v.parse().unwrap_or(0.0),
-                _ => clause.params.push((k, v)),
-            }
-        }
-        out.push(clause);
-    }
-    // The sort is stable: clauses of equal rank keep the order of the header.
-    out.sort_by(|a, b| {
-        let rank = |c: &Clause<'_>| (c.main == "*", c.sub == "*");
-        b.quality.total_cmp(&a.quality).then_with(|| rank(a).cmp(&rank(b)))
-    });
-    out
-}
-
 /// The router's check of `Accept`: one clause must be `*/*` or a served type; parameters are ignored.
 ///
 /// # Errors
@@ -324,8 +255,7 @@ pub(crate) fn is_pretty(headers: &HeaderMap, query: &Query, asked: bool) -> bool
         Some("") | None => {}
         Some(v) => return matches!(v, "1" | "t" | "T" | "TRUE" | "true" | "True"),
     }
-    let agent = headers.get(USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or("");
-    asked || ["curl", "Wget", "Mozilla/5.0"].iter().any(|a| agent.starts_with(a))
+    asked || is_browser(headers)
 }
 
 #[cfg(test)]

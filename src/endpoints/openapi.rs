@@ -5,6 +5,7 @@
 //! Schemas come from `api::openapi`.
 
 pub(crate) mod cached;
+pub(crate) mod content;
 pub(crate) mod core_documents;
 mod described;
 pub(crate) mod gnostic;

@@ -77,9 +77,11 @@ pub(crate) fn find(resources: &[ServedResource], raw: &str) -> Result<Route, NoR
             _ => return Err(NoRoute::Path),
         }
     }
-    // A single trailing slash is accepted.
-    if segments.len() > 1 && segments.last().is_some_and(String::is_empty) {
+    // Slashes at the end do not count, as for go-restful.
+    let mut slashes = 0;
+    while segments.len() > 1 && segments.last().is_some_and(String::is_empty) {
         segments.pop();
+        slashes += 1;
     }
     let mut rest: &[String] = &segments;
     let watch_path = rest.first().is_some_and(|s| s == "watch") && rest.len() > 1;
@@ -124,9 +126,11 @@ pub(crate) fn find(resources: &[ServedResource], raw: &str) -> Result<Route, NoR
         return Err(NoRoute::Path);
     }
     let mut tail: String = rest.iter().skip(3).flat_map(|s| ["/", s]).collect();
-    if !tail.is_empty() && raw.ends_with('/') {
-        tail.push('/');
+    // A backend sees them all, except the one behind the name of the subresource.
+    if tail.is_empty() && slashes < 2 {
+        slashes = 0;
     }
+    tail.extend(std::iter::repeat_n('/', slashes));
     Ok(Route {
         served: served.clone(),
         target,

@@ -3,11 +3,11 @@
 //!
 //! Served as plain text by default, or in a structured form if `Accept` names its kind and version.
 
-use super::negotiate::{accept_line, clauses};
 use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::json;
+use crate::request::accept::{accept_line, clauses};
 use crate::request::{Request, Response};
 use crate::server::mux::DynHandler;
 use crate::server::respond::{self, FnHandler, TEXT};

@@ -247,6 +247,18 @@ pub(crate) struct Subresource {
     pub verbs: Verbs,
     /// How it is served.
     pub behaviour: SubresourceBehaviour,
+    /// Whether it is served as a table; a custom one also needs columns.
+    pub printable: bool,
+}
+
+impl Subresource {
+    /// True if its objects are also served as tables.
+    pub(crate) fn has_table(&self) -> bool {
+        match &self.behaviour {
+            SubresourceBehaviour::Custom(handler) => self.printable && handler.columns().is_some(),
+            _ => self.printable,
+        }
+    }
 }
 
 /// One resource in one version.

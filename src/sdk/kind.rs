@@ -137,6 +137,7 @@ impl Kind {
                 kind: gvk,
                 verbs: Verbs::GET_PATCH_UPDATE,
                 behaviour: SubresourceBehaviour::Status,
+                printable: true,
             });
         }
         let reversed: Vec<&str> = gv.group.rsplit('.').collect();
@@ -176,6 +177,7 @@ impl Kind {
                 kind: gv.with_kind(sub.kind),
                 verbs: sub.verbs,
                 behaviour: SubresourceBehaviour::Custom((sub.handler)(parent.clone())),
+                printable: true,
             });
         }
         let store = store(&row);

@@ -107,7 +107,7 @@ impl GenericServer {
     /// and puts the filter chain in front.
     pub(crate) fn prepare(self, config: ChainConfig, livez_grace: Duration) -> Prepared {
         let mut all = Contributions {
-            health_checks: vec![HealthCheck::ping(), routes::log_check()],
+            health_checks: vec![HealthCheck::ping(), routes::log_check(), routes::loopback_check()],
             ..Contributions::default()
         };
         let mut delegates = self.delegate.take_contributions();

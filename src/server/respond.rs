@@ -6,12 +6,11 @@ mod proto;
 use crate::api::json;
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::status::Status;
+use crate::request::accept::{accept_line, clauses, is_browser};
 use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler};
 use async_trait::async_trait;
 use http::StatusCode;
-use http::header::{
-    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use std::sync::Arc;
 
 /// Go's content type for plain text.
@@ -68,57 +67,48 @@ pub(crate) fn status(status: &Status, headers: &HeaderMap) -> Response {
 
 fn encode(status: &Status, headers: &HeaderMap) -> (HeaderValue, Vec<u8>) {
     match negotiate(headers) {
-        Some(Media::Protobuf) => (HeaderValue::from_static(PROTOBUF), proto::status(status)),
-        Some(Media::Yaml) => (HeaderValue::from_static(YAML), yaml::to_vec(&status.to_value())),
-        Some(Media::Json) if !is_human(headers) => (JSON, line(json::to_vec(&status.to_value()))),
-        _ => (JSON, line(json::to_vec_pretty(&status.to_value()))),
+        Some((Media::Protobuf, _)) => (HeaderValue::from_static(PROTOBUF), proto::status(status)),
+        Some((Media::Yaml, _)) => (HeaderValue::from_static(YAML), yaml::to_vec(&status.to_value())),
+        Some((Media::Json, false)) => (JSON, line(json::to_vec(&status.to_value()))),
+        // Indented JSON ends without a newline.
+        Some((Media::Json, true)) | None => (JSON, json::to_vec_pretty(&status.to_value())),
     }
 }
 
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
+#[derive(Clone, Copy)]
 enum Media {
     Json,
     Yaml,
     Protobuf,
 }
 
-/// The first clause of the first `Accept` header that names a supported plain media type; `None` if there is
-/// none. Quality values are ignored, because for errors the order of the clauses is sufficient.
-fn negotiate(headers: &HeaderMap) -> Option<Media> {
-    let accept = headers.get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
-    if accept.trim().is_empty() {
-        return Some(Media::Json);
-    }
-    accept.split(',').find_map(|clause| {
-        let mut parts = clause.split(';').map(str::trim);
-        let media = match parts.next().unwrap_or("") {
-            "application/json" | "application/*" | "*/*" | "*" => Media::Json,
-            YAML => Media::Yaml,
-            PROTOBUF => Media::Protobuf,
-            _ => return None,
-        };
-        let transformed = parts.any(|p| match p.split_once('=') {
-            Some(("as", kind)) => !kind.is_empty(),
-            Some(("stream", schema)) => !schema.is_empty() && (schema != "watch" || matches!(media, Media::Yaml)),
-            _ => false,
-        });
-        (!transformed).then_some(media)
+/// The first clause, in order of preference, that names a supported media type without a transformation, and
+/// whether to indent; `None` if there is none.
+fn negotiate(headers: &HeaderMap) -> Option<(Media, bool)> {
+    let all = [
+        (Media::Json, "application/json"),
+        (Media::Yaml, YAML),
+        (Media::Protobuf, PROTOBUF),
+    ];
+    clauses(accept_line(headers)).into_iter().find_map(|clause| {
+        let streams = clause.param("stream").is_some();
+        if ["as", "g", "v", "sv"].iter().any(|name| clause.param(name).is_some())
+            || clause.param("stream").is_some_and(|schema| schema != "watch")
+        {
+            return None;
+        }
+        let mut fitting = all.into_iter().filter(|(_, name)| clause.takes(name));
+        let (media, _) = fitting.find(|(media, _)| !(streams && matches!(media, Media::Yaml)))?;
+        Some((media, clause.param("pretty") == Some("1") || is_browser(headers)))
     })
 }
 
 fn line(mut body: Vec<u8>) -> Vec<u8> {
     body.push(b'\n');
     body
-}
-
-/// Like upstream, JSON is indented for user agents that people read.
-fn is_human(headers: &HeaderMap) -> bool {
-    headers.get(USER_AGENT).is_some_and(|ua| {
-        let ua = ua.as_bytes();
-        ua.starts_with(b"curl") || ua.starts_with(b"Wget") || ua.starts_with(b"Mozilla/5.0")
-    })
 }
 
 /// The container's 404: the path's group exists, but the path does not.
@@ -192,6 +182,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::header::{ACCEPT, USER_AGENT};
 
     fn content_type(accept: &str) -> (Vec<u8>, Vec<u8>) {
         let mut headers = HeaderMap::new();
@@ -217,11 +208,23 @@ mod tests {
                 "application/vnd.kubernetes.protobuf;stream=watch",
                 "application/vnd.kubernetes.protobuf",
             ),
+            ("application/json;q=0.1, application/yaml", "application/yaml"),
             ("text/html", "application/json"),
+            ("application/json;sv=v1", "application/json"),
+            ("application/json;pretty=1", "application/json"),
         ] {
             let (got, body) = content_type(accept);
             assert_eq!(got, want.as_bytes(), "{accept}");
-            assert_eq!(body.starts_with(b"{\n  "), accept == "text/html", "{accept}");
+            let indented = ["text/html", "application/json;sv=v1", "application/json;pretty=1"].contains(&accept);
+            assert_eq!(body.starts_with(b"{\n  "), indented, "{accept}");
+            assert_eq!(indented && body.ends_with(b"\n"), false, "{accept}");
         }
+    }
+
+    #[test]
+    fn errors_are_indented_for_people() {
+        let headers = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static("curl/8"))]);
+        let (_, body) = encode(&Status::unauthorized(), &headers);
+        assert!(body.starts_with(b"{\n  ") && body.ends_with(b"}"));
     }
 }

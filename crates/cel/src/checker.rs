@@ -8,7 +8,8 @@ mod validate;
 use crate::Environment;
 use crate::ast::{Element, Entry, Expr, Fold, Id, Kind, Literal, Select, Struct};
 use crate::library::{self, Callee};
-use crate::source::Issues;
+use crate::parser::macros;
+use crate::source::{Issues, MAX_ISSUES};
 use crate::types::{ObjectType, Type};
 use crate::unify::{MAX_PARTS, Unifier};
 use std::collections::HashMap;
@@ -305,7 +306,12 @@ impl Checker<'_> {
 
     fn fold(&mut self, fold: &Fold) -> Type {
         let range = self.expr(&fold.range);
+        let before = self.errors.len();
         let accumulator = self.expr(&fold.init);
+        // The macro has its target twice in cel-go, so what is wrong in it is reported twice.
+        if &*fold.accumulator == macros::TARGET && self.errors.len() < MAX_ISSUES {
+            self.errors.extend_from_within(before..);
+        }
         let (first, second) = match self.unifier.resolve(&range) {
             Type::List(of) if fold.var2.is_some() => (Type::Int, of.as_ref().clone()),
             Type::List(of) => (of.as_ref().clone(), Type::Error),

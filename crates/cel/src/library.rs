@@ -23,7 +23,8 @@ pub(crate) use standard::{element, key, no_index, shown};
 
 use crate::Environment;
 use crate::types::Type;
-use crate::value::{Fail, Out, Text, Val};
+use crate::value::net::Net;
+use crate::value::{Fail, NO_OVERLOAD, Out, Text, Val};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -159,7 +160,7 @@ impl Callee {
 }
 
 /// cel-go's message for arguments that no overload accepts. It is shorter if the left operand's type has the
-/// operator.
+/// operator, or answers calls by itself (`traits.Receiver`).
 pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std::borrow::Cow<'static, str> {
     let number = |v: &Val<'_>| matches!(v, Val::Int(_) | Val::Uint(_) | Val::Double(_));
     let time = |v: &Val<'_>| matches!(v, Val::Duration(_) | Val::Timestamp(_));
@@ -170,17 +171,34 @@ pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std:
         "_*_" | "_/_" => number(v),
         "_%_" => matches!(v, Val::Int(_) | Val::Uint(_)),
         "_<_" | "_<=_" | "_>_" | "_>=_" => number(v) || time(v) || text(v) || matches!(v, Val::Bool(_)),
-        "!_" | "_==_" => true,
+        // The first element decides what the call is for.
+        "isSorted" | "max" | "min" => first_of(v).is_some_and(|v| lists::is_ordered(&v)),
+        "sum" => first_of(v).is_some_and(|v| number(&v) || matches!(v, Val::Duration(_))),
+        "!_" | "_==_" | "@in" | "contains" | "endsWith" | "matches" | "startsWith" => true,
+        // A text that is no address.
+        "containsIP" => matches!(args, [Val::Net(Net::Cidr(..)), Val::String(_)]),
         _ => false,
     });
-    if has {
-        return "no such overload".into();
+    // These ask for a trait of the type, not for the type.
+    let by_trait = function.starts_with(['_', '-']) || matches!(function, "size" | "sort");
+    let answers = args.first().is_some_and(|v| time(v) || matches!(v, Val::String(_)));
+    if has || (by_trait && answers) {
+        return NO_OVERLOAD.into();
     }
-    if function.starts_with(['_', '-', '@']) {
+    if by_trait {
         return format!("no such overload: {function}").into();
     }
     let types: Vec<&str> = args.iter().map(Val::type_name).collect();
+    if let ("flatten", [list, depth @ ..]) = (function, args) {
+        let depth = depth.first().map_or("", Val::type_name);
+        return format!("no such overload: {}.flatten({depth})", list.full_type_name()).into();
+    }
     format!("no such overload: {function}({})", types.join(", ")).into()
+}
+
+fn first_of<'a>(list: &Val<'a>) -> Option<Val<'a>> {
+    let Val::List(list) = list else { return None };
+    list.iter().next()?.ok()
 }
 
 /// The fields of an object by their names in expressions, for expressions that see it as `dyn`.

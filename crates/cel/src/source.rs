@@ -26,7 +26,7 @@ pub struct Issue {
 /// Longer lines are not shown.
 const MAX_SNIPPET: usize = 16_384;
 /// Maximum number of errors; further ones are dropped.
-const MAX_ISSUES: usize = 100;
+pub(crate) const MAX_ISSUES: usize = 100;
 
 impl Issues {
     pub(crate) fn unplaced(message: String) -> Self {
@@ -70,15 +70,17 @@ impl Issues {
             }
         }
         let lines: Vec<&str> = source.split('\n').collect();
+        let is_empty = source.is_empty();
         let place = |(at, message): (u32, String)| {
             let line = starts.partition_point(|s| *s <= at) - 1;
             let column = at - starts[line];
             let text = lines[line];
             Issue {
                 line: line as i64 + 1,
-                column: i64::from(column) + 1,
+                // An empty text has no column that could be shown.
+                column: i64::from(column) + i64::from(!is_empty),
                 message,
-                snippet: (text.len() <= MAX_SNIPPET).then(|| draw(text, column as usize)),
+                snippet: (!is_empty && text.len() <= MAX_SNIPPET).then(|| draw(text, column as usize)),
             }
         };
         Self {

@@ -368,7 +368,8 @@ impl Type {
     /// The name of the type of values, without what it is a list or map of.
     pub(crate) fn runtime_name(&self) -> &str {
         match self {
-            Self::Dyn | Self::Any | Self::Param(_) | Self::Error => "dyn",
+            Self::Dyn | Self::Param(_) | Self::Error => "dyn",
+            Self::Any => "google.protobuf.Any",
             Self::Null => "null_type",
             Self::Bool => "bool",
             Self::Int => "int",
@@ -391,11 +392,14 @@ impl Type {
     /// the checker show shorter ones (`Display`).
     pub fn full_name(&self) -> String {
         match self {
-            Self::Any => "google.protobuf.Any".to_owned(),
             Self::List(of) => format!("list({})", of.full_name()),
             Self::Map(of) => format!("map({}, {})", of.0.full_name(), of.1.full_name()),
             Self::Optional(of) => format!("optional_type({})", of.full_name()),
-            Self::Type(of) if **of != Self::Dyn => format!("type({})", of.full_name()),
+            Self::Type(of) => match &**of {
+                // The type of types.
+                Self::Type(of) if **of == Self::Dyn => "type(type)".to_owned(),
+                of => format!("type({})", of.full_name()),
+            },
             other => other.runtime_name().to_owned(),
         }
     }
@@ -439,8 +443,11 @@ impl fmt::Display for Type {
             Self::Map(of) => return write!(f, "map({}, {})", of.0, of.1),
             Self::Object(of) => &of.name,
             Self::Optional(of) => return write!(f, "optional_type({of})"),
-            Self::Type(of) if **of == Self::Dyn => "type",
-            Self::Type(of) => return write!(f, "type({of})"),
+            Self::Type(of) => match &**of {
+                // The type of types.
+                Self::Type(of) if **of == Self::Dyn => "type(type)",
+                of => return write!(f, "type({of})"),
+            },
             Self::Opaque(name) => name,
             Self::Param(_) => "dyn",
             Self::Error => "!error!",

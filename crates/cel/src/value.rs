@@ -197,4 +197,37 @@ impl<'a> Val<'a> {
             Self::Authority(of) => of.type_name(),
         }
     }
+
+    /// The type's name with the types of what it contains, as some of cel-go's messages have it.
+    pub(crate) fn full_type_name(&self) -> &str {
+        match self {
+            Self::List(_) => "list(dyn)",
+            Self::Map(_) | Self::Object(..) => "map(dyn, dyn)",
+            other => other.type_name(),
+        }
+    }
+
+    /// The name of the Go type that represents the value, which some of cel-go's messages have.
+    pub(crate) fn go_type(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Null => "types.Null",
+            Self::Bool(_) => "types.Bool",
+            Self::Int(_) => "types.Int",
+            Self::Uint(_) => "types.Uint",
+            Self::Double(_) => "types.Double",
+            Self::String(_) => "types.String",
+            Self::Bytes(_) => "types.Bytes",
+            Self::Duration(_) => "types.Duration",
+            Self::Timestamp(_) => "types.Timestamp",
+            Self::Type(_) => "*types.Type",
+            Self::Optional(_) => "*types.Optional",
+            Self::Quantity(..) => "cel.Quantity",
+            Self::Net(Net::Ip(_)) => "cel.IP",
+            Self::Net(Net::Cidr(..)) => "cel.CIDR",
+            Self::Url(_) => "cel.URL",
+            Self::Semver(_) => "cel.Semver",
+            Self::Format(_) => "cel.Format",
+            Self::List(_) | Self::Map(_) | Self::Object(..) | Self::Record(_) | Self::Authority(_) => return None,
+        })
+    }
 }

@@ -1,6 +1,7 @@
 //! What expressions cost at most, what they cost, and what they come to in kube-apiserver. Each line of
 //! `facts.tsv` has an expression over `self`, the estimate, the cost, and the result; each stands for a cause
-//! of differences that a comparison with cel-go found.
+//! of differences that a comparison with cel-go found. `claims.tsv` is about the messages of errors: each line has an
+//! expression over `claims`, a map of anything, and its result or why there is none.
 
 use std::sync::Arc;
 use torana_apimachinery::json;
@@ -62,6 +63,31 @@ fn estimates_costs_and_results_are_those_of_kube_apiserver() {
             Err(Fail::Cost) => "cost".to_owned(),
         };
         assert_eq!((&*found, outcome.cost.to_string().as_str()), (result, cost), "{source}");
+    }
+}
+
+#[test]
+fn messages_about_values_of_any_type_match_kube_apiserver() {
+    let schema = Schema::map(Schema::json(), u64::MAX);
+    let mut env = Environment::default();
+    env.declare("claims", schema.clone());
+    let claims = json!({"sub": "jane", "n": 3.0, "f": 2.5, "groups": ["a"], "one": "s", "nul": null, "m": {"a": 1.0},
+        "a.b": "dotted"});
+    for line in include_str!("claims.tsv").lines() {
+        let (source, result) = line.split_once('\t').expect("two fields");
+        let found = match env.compile(source) {
+            Err(e) => format!("compilation failed: {e}"),
+            Ok(program) => {
+                let value = Val::of(&claims, &schema).expect("of the type");
+                match program.evaluate(&[Variable { name: "claims", value }], 1_000_000).value {
+                    Ok(v) => shown(&v),
+                    Err(Fail::Error(why)) => format!("error: {why}"),
+                    Err(Fail::Cost) => "cost".to_owned(),
+                }
+            }
+        };
+        let wanted = torana_apimachinery::codec::json::decode(result.as_bytes()).expect("a JSON string");
+        assert_eq!(Some(found.as_str()), wanted.as_str(), "{source}");
     }
 }
 

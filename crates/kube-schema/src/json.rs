@@ -101,8 +101,8 @@ impl Shape {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         match (group, version, kind) {
             (_, _, "") => Self::Sorted,
-            // The only document of upstream's without a version.
-            ("", "", "APIVersions") => by_gvk("", "v1", kind).map_or(Self::Sorted, Self::Object),
+            // The documents of upstream's without a version: `/api` and `/api/v1`.
+            ("", "", "APIVersions" | "APIResourceList") => by_gvk("", "v1", kind).map_or(Self::Sorted, Self::Object),
             ("meta.k8s.io", _, "Table") => Self::Listed(&documents::TABLE),
             // `v1beta1` is served as well, but is not in the table.
             ("meta.k8s.io", _, _) => by_gvk(group, "v1", kind).map_or(Self::Sorted, Self::Object),

@@ -25,6 +25,7 @@ pub(crate) fn rows(definitions: Arc<dyn RestStrategy>) -> Vec<Resource> {
             .columns(columns::created_at())
             .conditional_update()
             .status()
+            .without_table()
             .build(),
     ]
 }

@@ -23,6 +23,7 @@ pub(crate) fn rows() -> Vec<Resource> {
             })
             .conditional_update()
             .status()
+            .without_table()
             .build(),
     ]
 }

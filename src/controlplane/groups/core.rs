@@ -152,6 +152,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             )
             .connect("proxy", core("PodProxyOptions"), PROXY, connections.pods_proxy)
             .status_like("ephemeralcontainers")
+            .without_table()
             .custom(
                 "eviction",
                 GroupVersionKind::new("policy", "v1", "Eviction"),
@@ -159,6 +160,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
                 parts.eviction,
             )
             .status_like("resize")
+            .without_table()
             .status()
             .build(),
         V1.kind("secrets", "Secret")

@@ -34,6 +34,7 @@ pub(crate) fn rows(stores: &StoreLookup, authorizer: &Arc<dyn Authorizer>) -> Ve
             .columns(columns::claims())
             .returns_deleted()
             .status()
+            .without_table()
             .build(),
         V1.kind("resourceclaimtemplates", "ResourceClaimTemplate")
             .namespaced()

@@ -116,3 +116,34 @@ async fn a_scale_update_with_a_wrong_uid_conflicts() {
     let start = "Operation cannot be fulfilled on replicationcontrollers \"rc\": StorageError: invalid object, Code: 4";
     assert!(refused.code == 409 && refused.message.starts_with(start), "{refused:?}");
 }
+
+#[test]
+fn the_subresources_without_a_table_are_those_of_upstream() {
+    let plane = running_rows();
+    let groups = plane.groups.iter().chain([&plane.apiregistration]);
+    let rows = groups.flat_map(|group| &group.resources);
+    let mut plain: Vec<String> = rows
+        .flat_map(|(row, _)| {
+            let parts = row.subresources.iter().filter(|s| !s.has_table());
+            parts
+                .map(|s| format!("{}/{}", row.gvr.resource, s.name))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    plain.sort();
+    plain.dedup();
+    assert_eq!(
+        plain,
+        [
+            "apiservices/status",
+            "certificatesigningrequests/approval",
+            "customresourcedefinitions/status",
+            "namespaces/finalize",
+            "pods/binding",
+            "pods/ephemeralcontainers",
+            "pods/eviction",
+            "pods/resize",
+            "resourceclaims/status",
+        ]
+    );
+}

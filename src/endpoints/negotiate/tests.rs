@@ -1,4 +1,5 @@
 use super::*;
+use http::header::{ACCEPT, USER_AGENT};
 
 fn ask(accept: &str, offer: Offer) -> Result<Negotiated> {
     let mut h = HeaderMap::new();

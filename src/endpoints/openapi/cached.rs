@@ -1,14 +1,16 @@
 //! [`CachedDocument`]: an OpenAPI document that is encoded once, cached in compressed form, and served with
 //! an ETag.
 
+use super::content::{Validators, Wanted, content_range, unsatisfiable};
 use super::gnostic;
 use crate::api::openapi::Dialect;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::codec::json::pieces::Pieces;
 use crate::apimachinery::value::Value;
 use crate::endpoints::discovery::aggregated::upper_hex;
-use crate::endpoints::negotiate::{Clause, accept_line, clauses};
 use crate::endpoints::respond::gzip;
+use crate::request::accept::{Clause, accept_line, clauses};
+use crate::request::headers::date;
 use crate::request::{Body, OnDemandBody, Response};
 use crate::tasks::off_thread;
 use aws_lc_rs::digest;
@@ -18,10 +20,12 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use http::StatusCode;
 use http::header::{
-    CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue,
+    LAST_MODIFIED, LOCATION, VARY,
 };
 use http_body::{Frame, SizeHint};
 use std::io::{Read as _, Write as _};
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -46,6 +50,8 @@ pub(crate) struct CachedDocument {
     /// Upper-case hexadecimal SHA-512 of the JSON, or another text that changes with it.
     pub hash: String,
     dialect: Dialect,
+    /// When it was built: upstream's documents have no other time either.
+    modified: time::OffsetDateTime,
     packed: Bytes,
     /// Compressed protobuf encoding, created on first use.
     protobuf: Arc<OnceLock<Bytes>>,
@@ -70,6 +76,7 @@ impl CachedDocument {
         Self {
             hash: upper_hex(&sum.finish()),
             dialect,
+            modified: time::OffsetDateTime::now_utc(),
             packed: packer.finish(),
             protobuf: Arc::default(),
         }
@@ -113,44 +120,76 @@ impl CachedDocument {
         clauses.iter().find_map(best)
     }
 
-    /// Responds with the document (200), 304 or 406. Does not block the thread: large documents are encoded
-    /// off the reactor. Cancel safe.
+    /// Responds with the document (200), a part of it (206), 304, 406, 412 or 416. Does not block the thread: large
+    /// documents are encoded off the reactor. Cancel safe.
     pub(crate) async fn respond(&self, headers: &HeaderMap) -> Response {
         let Some(encoding) = self.negotiate(headers) else {
-            return bare(StatusCode::NOT_ACCEPTABLE);
+            return self.not_acceptable();
         };
         let etag = self.etag();
-        let known = headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok());
-        let fresh = known.is_some_and(|k| {
-            k.split(',')
-                .any(|t| t.trim().trim_start_matches("W/") == etag || t.trim() == "*")
-        });
-        let zipped = gzip::accepted(headers);
-        let mut response = if fresh {
-            bare(StatusCode::NOT_MODIFIED)
-        } else {
-            let me = self.clone();
-            let packed = off_thread(MEMORY, move || me.packed(encoding).clone()).await;
-            match packed {
-                Some(packed) if zipped => Response::new(Body::full(packed)),
-                Some(packed) => unpacked(packed),
-                None => return bare(StatusCode::SERVICE_UNAVAILABLE),
+        let validators = Validators {
+            etag: &etag,
+            modified: self.modified.unix_timestamp(),
+        };
+        let mut response = match validators.check(headers) {
+            Some(StatusCode::NOT_MODIFIED) => {
+                let mut response = bare(StatusCode::NOT_MODIFIED);
+                self.mark(&mut response);
+                return response;
+            }
+            Some(status) => bare(status),
+            None => {
+                let me = self.clone();
+                let Some(packed) = off_thread(MEMORY, move || me.packed(encoding).clone()).await else {
+                    return bare(StatusCode::SERVICE_UNAVAILABLE);
+                };
+                let length = unpacked_length(&packed);
+                let wanted = validators
+                    .range(headers)
+                    .map_or(Wanted::Whole, |range| Wanted::of(range, length));
+                match wanted {
+                    Wanted::Unsatisfiable(why) => {
+                        let mut response = unsatisfiable(why, length);
+                        self.vary(&mut response);
+                        return response;
+                    }
+                    // Ranges refer to the bytes that are sent. Compressed documents are sent as a whole.
+                    _ if gzip::accepted(headers) => {
+                        let mut response = Response::new(Body::full(packed));
+                        set(&mut response, CONTENT_ENCODING, "gzip");
+                        response
+                    }
+                    Wanted::Part(part) => partial(packed, part, length),
+                    Wanted::Whole => unpacked(packed, 0..length),
+                }
             }
         };
-        if !fresh {
-            set(&mut response, CONTENT_TYPE, encoding.spellings(self.dialect)[0]);
-            if zipped {
-                set(&mut response, CONTENT_ENCODING, "gzip");
-            }
+        if response.status() != StatusCode::PRECONDITION_FAILED {
+            set(&mut response, ACCEPT_RANGES, "bytes");
+        }
+        set(&mut response, CONTENT_TYPE, encoding.spellings(self.dialect)[0]);
+        if let Some(date) = date(self.modified) {
+            response.headers_mut().insert(LAST_MODIFIED, date);
         }
         self.mark(&mut response);
         response
     }
 
-    /// Sets the headers of every response about this document: ETag and `Vary`. Upstream does not compress v3
-    /// documents; clients that do not request compression see no difference.
+    /// 406, without a body.
+    fn not_acceptable(&self) -> Response {
+        let mut response = bare(StatusCode::NOT_ACCEPTABLE);
+        self.vary(&mut response);
+        response
+    }
+
+    /// Sets the headers of every response about this document: ETag and `Vary`.
     fn mark(&self, response: &mut Response) {
         set(response, ETAG, &self.etag());
+        self.vary(response);
+    }
+
+    /// Sets `Vary`. Upstream does not compress v3 documents; clients that do not request compression see no difference.
+    fn vary(&self, response: &mut Response) {
         if self.dialect == Dialect::V2 || response.headers().contains_key(CONTENT_ENCODING) {
             response
                 .headers_mut()
@@ -162,7 +201,7 @@ impl CachedDocument {
     /// 301 to the URL under which the current document may be cached forever, or 406.
     pub(super) fn moved(&self, headers: &HeaderMap, location: &str) -> Response {
         let Some(encoding) = self.negotiate(headers) else {
-            return bare(StatusCode::NOT_ACCEPTABLE);
+            return self.not_acceptable();
         };
         let mut response = bare(StatusCode::MOVED_PERMANENTLY);
         set(&mut response, CONTENT_TYPE, encoding.spellings(self.dialect)[0]);
@@ -214,13 +253,27 @@ fn pack(bytes: &[u8]) -> Bytes {
     packer.finish()
 }
 
-/// A response that is decompressed while it is sent, so that a slow client only occupies one chunk of memory.
-fn unpacked(packed: Bytes) -> Response {
-    // The last four bytes of a gzip stream are the length of its content.
-    let length = packed.last_chunk().map_or(0, |tail| u32::from_le_bytes(*tail));
+/// The last four bytes of a gzip stream are the length of its content.
+fn unpacked_length(packed: &Bytes) -> u64 {
+    u64::from(packed.last_chunk().map_or(0, |tail| u32::from_le_bytes(*tail)))
+}
+
+/// 206 with a part of the content.
+fn partial(packed: Bytes, part: Range<u64>, length: u64) -> Response {
+    let range = content_range(&part, length);
+    let mut response = unpacked(packed, part);
+    *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    set(&mut response, CONTENT_RANGE, &range);
+    response
+}
+
+/// A response with a part of the content, decompressed while it is sent, so that a slow client only occupies one chunk of
+/// memory.
+fn unpacked(packed: Bytes, part: Range<u64>) -> Response {
     let unpacking = Unpacking {
         decoder: GzDecoder::new(packed.reader()),
-        left: u64::from(length),
+        skip: part.start,
+        left: part.end.saturating_sub(part.start),
     };
     let mut response = Response::new(Body::stream(unpacking).computed());
     response.extensions_mut().insert(OnDemandBody);
@@ -229,6 +282,8 @@ fn unpacked(packed: Bytes) -> Response {
 
 struct Unpacking {
     decoder: GzDecoder<bytes::buf::Reader<Bytes>>,
+    /// Bytes before the part that is sent.
+    skip: u64,
     left: u64,
 }
 
@@ -237,8 +292,13 @@ impl http_body::Body for Unpacking {
     type Error = std::io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let skip = std::mem::take(&mut self.skip);
+        if skip > 0 {
+            std::io::copy(&mut (&mut self.decoder).take(skip), &mut std::io::sink())?;
+        }
+        let size = self.left.min(CHUNK as u64);
         let mut chunk = Vec::with_capacity(CHUNK);
-        let read = (&mut self.decoder).take(CHUNK as u64).read_to_end(&mut chunk)?;
+        let read = (&mut self.decoder).take(size).read_to_end(&mut chunk)?;
         self.left = self.left.saturating_sub(read as u64);
         Poll::Ready((read > 0).then(|| Ok(Frame::data(chunk.into()))))
     }

@@ -259,3 +259,35 @@ async fn v2_document_contains_all_references() {
         }
     }
 }
+
+#[tokio::test]
+async fn slashes_at_the_end_of_a_path_do_not_count() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    for (method, path, code) in [
+        ("GET", "//", 200),
+        ("GET", "/a//", 200),
+        ("PUT", "//", 405),
+        ("GET", "//a", 404),
+    ] {
+        let found = s.send(method, &format!("{CMS}{path}"), &[], "{}").await;
+        assert_eq!(found.code, code, "{method} {path}: {}", found.text);
+    }
+}
+
+#[tokio::test]
+async fn media_types_and_bodies_are_checked_before_names() {
+    let s = serve().await;
+    let path = format!("{CMS}/..");
+    let refused = [("accept", "application/json;sv=v2")];
+    for method in ["GET", "PUT", "DELETE"] {
+        assert_eq!(s.send(method, &path, &refused, "{}").await.code, 406, "{method}");
+    }
+    let named = s.send("GET", &path, &[], "").await;
+    assert_eq!(
+        (named.code, named.text.contains("may not be '..'")),
+        (400, true),
+        "{}",
+        named.text
+    );
+}

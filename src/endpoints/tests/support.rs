@@ -147,6 +147,7 @@ pub(crate) async fn serve() -> Served {
         kind: ns.gvk(),
         verbs: Verbs::GET_PATCH_UPDATE,
         behaviour: SubresourceBehaviour::Status,
+        printable: true,
     });
     let cm = row("configmaps", "ConfigMap", "configmap", true, Arc::new(Plain));
     let resources = vec![

@@ -81,6 +81,15 @@ async fn tables_send_their_columns_once() {
 }
 
 #[tokio::test]
+async fn a_watch_of_metadata_lists_ends_at_the_first_event() {
+    let s = serve().await;
+    let accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    let mut w = Reader::open(&s, "", accept).await;
+    s.config_map("a", "1").await;
+    assert_eq!(w.event().await, None);
+}
+
+#[tokio::test]
 async fn watches_time_out_and_yaml_is_rejected() {
     let s = serve().await;
     let mut w = Reader::open(&s, "timeoutSeconds=1", "").await;

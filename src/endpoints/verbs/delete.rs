@@ -37,9 +37,10 @@ fn warn(call: &Call, query: &DeleteQuery) {
 }
 
 pub(crate) async fn delete(mut call: Call, req_body: Body) -> VerbResult {
-    call.check_name()?;
+    call.require_name()?;
     let negotiated = call.negotiate(Offer::Objects)?;
     let query = options(&call, req_body).await?;
+    call.check_name()?;
     call.cx.dry_run = query.dry_run;
     warn(&call, &query);
     let orphan_said_no = query.options.orphan_dependents == Some(false);

@@ -8,13 +8,14 @@ use crate::apimachinery::status::Status;
 use crate::registry::{ResultObject, SubresourceBehaviour};
 
 pub(crate) async fn get(call: Call) -> VerbResult {
-    call.check_name()?;
+    call.require_name()?;
     let negotiated = call.negotiate(call.offer())?;
     if call.query.flag("export") == Some(true) && call.subresource().is_empty() {
         return Err(Status::bad_request(
             "the export parameter, deprecated since v1.14, is no longer supported",
         ));
     }
+    call.check_name()?;
     let behaviour = call.route.subresource().map(|s| s.behaviour.clone());
     let written = match behaviour {
         Some(SubresourceBehaviour::Custom(handler)) => ResultObject::Tree(handler.get(&call.cx, call.name()).await?),

@@ -68,7 +68,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> VerbResult {
     let Some(patch_type) = patch_type(&call.parts.headers, call.codecs) else {
         return Err(unsupported());
     };
-    call.check_name()?;
+    call.require_name()?;
     let negotiated = call.negotiate(call.offer())?;
     let bytes = body::read(req_body).await?;
     call.cx.audit.request_patch(&bytes, |raw| match patch_type {
@@ -78,6 +78,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> VerbResult {
     });
     let apply = patch_type.is_apply();
     let options = WriteQuery::parse(&call.query, "PatchOptions", apply)?;
+    call.check_name()?;
     call.cx.dry_run = options.dry_run;
     let manager = options.manager(&call.parts.headers);
     let write = WriteOptions {

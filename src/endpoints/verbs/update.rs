@@ -16,7 +16,7 @@ use crate::request::Body;
 use std::sync::Arc;
 
 pub(crate) async fn update(mut call: Call, req_body: Body) -> VerbResult {
-    call.check_name()?;
+    call.require_name()?;
     let negotiated = call.negotiate(call.offer())?;
     let bytes = body::read(req_body).await?;
     let options = WriteQuery::parse(&call.query, "UpdateOptions", false)?;
@@ -26,6 +26,7 @@ pub(crate) async fn update(mut call: Call, req_body: Body) -> VerbResult {
     call.check_namespace(&mut object)?;
     note(&call, &object);
     call.check_body_name(&object)?;
+    call.check_name()?;
     dedup_owner_references(&mut object, &call.cx.warnings, false);
 
     let write = WriteOptions {

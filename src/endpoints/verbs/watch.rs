@@ -48,7 +48,9 @@ pub(crate) async fn watch(mut call: Call) -> VerbResult {
         return Err(Status::method_not_supported(&resource.group_resource(), "watch"));
     }
     call.negotiate(Offer::Objects)?;
-    let mut query = ListQuery::parse(&call.query, &resource, !call.route.watch_path)?;
+    // Below `/watch/` upstream checks the options of a list, unless the query asks for a watch as well.
+    let is_watch = !call.route.watch_path || call.query.flag("watch") == Some(true);
+    let mut query = ListQuery::parse(&call.query, &resource, is_watch)?;
     fix_name(&call, &mut query)?;
     let timeout = query
         .timeout_seconds
@@ -71,6 +73,8 @@ pub(crate) async fn watch(mut call: Call) -> VerbResult {
         Transform::Partial(version) | Transform::PartialList(version) => Representation::Partial(version),
         Transform::Table(version) => Representation::Table(version, Include::parse(&call.query)?),
     };
+    // No event is a list: in upstream the encoding of the first one fails, which ends the watch.
+    let unencodable = matches!(negotiated.transform, Transform::PartialList(_));
     let (media, content_type) = (negotiated.media, negotiated.media.stream_type());
     let frames = Frames::new(
         resource,
@@ -98,6 +102,7 @@ pub(crate) async fn watch(mut call: Call) -> VerbResult {
         watch,
         initializing,
         frames: Encoder::Idle(frames),
+        unencodable,
         pool: compute::current(),
         permit,
         _selectors: selectors,
@@ -196,6 +201,8 @@ struct Stream {
     /// Held until the initial events have been sent: until another item comes, or nothing for now.
     initializing: Option<Initializing>,
     frames: Encoder,
+    /// Whether the first event ends the watch.
+    unencodable: bool,
     /// The compute pool for encoding large objects.
     pool: Option<Current>,
     permit: Option<WatchPermit>,
@@ -277,8 +284,10 @@ impl Stream {
             if self.is_over(cx, true) {
                 return Poll::Ready(None);
             }
-            if let Step::Frame(frame) = self.frame(item) {
-                return Poll::Ready(Some(frame));
+            match self.frame(item) {
+                Step::Frame(_) | Step::Later if self.unencodable => return Poll::Ready(None),
+                Step::Frame(frame) => return Poll::Ready(Some(frame)),
+                Step::Later | Step::Skipped => {}
             }
         }
     }

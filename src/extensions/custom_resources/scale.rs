@@ -195,6 +195,7 @@ impl Scale {
             kind: GroupVersionKind::new("autoscaling", "v1", "Scale"),
             verbs: Verbs::GET_PATCH_UPDATE,
             behaviour: SubresourceBehaviour::Custom(self.0.clone()),
+            printable: true,
         }
     }
 

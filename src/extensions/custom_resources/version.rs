@@ -316,6 +316,7 @@ pub(super) fn outline(definition: &Definition, version: &Version, schema: Arc<dy
         kind: GroupVersionKind::new(&definition.group, &version.name, names.kind()),
         verbs: Verbs::GET_PATCH_UPDATE,
         behaviour: SubresourceBehaviour::Status,
+        printable: true,
     });
     let reversed: Vec<&str> = definition.group.rsplit('.').collect();
     Resource {

@@ -138,6 +138,8 @@ async fn error_responses_match_upstream() {
 
     let (code, _, body) = send(&s, http::Request::get("/healthz")).await;
     assert_eq!((code, body.as_str()), (200, "ok"));
+    assert_eq!(send(&s, get("/livez/loopback-serving-certificate")).await.0, 200);
+    assert_eq!(send(&s, get("/readyz/loopback-serving-certificate")).await.0, 404);
     let h2 = http::Request::get("/healthz").version(http::Version::HTTP_2);
     assert_eq!(send(&s, h2).await.1["connection"], "close");
 }

@@ -2,7 +2,7 @@
 
 use super::Machine;
 use crate::plan::{Fold, Node};
-use crate::value::{Fail, List, Out, Val, no_overload};
+use crate::value::{Fail, List, Out, Val, error, no_overload};
 use std::sync::Arc;
 use torana_apimachinery::interrupt::checkpoint;
 
@@ -37,7 +37,7 @@ impl<'a> Machine<'_, 'a> {
                     }
                 }
             }
-            _ => return no_overload(),
+            other => return not_iterable(other, fold.var2.is_some()),
         }
         self.expr(&fold.result)
     }
@@ -79,5 +79,14 @@ impl<'a> Machine<'_, 'a> {
             }
             _ => no_overload(),
         }
+    }
+}
+
+/// cel-go's error for a value that a loop cannot go over.
+fn not_iterable<'a>(range: &Val<'a>, two_variables: bool) -> Out<'a> {
+    match range.go_type() {
+        Some(of) if two_variables => error(format!("unsupported comprehension range type: {of}")),
+        Some(of) => error(format!("got '{of}', expected iterable type")),
+        None => no_overload(),
     }
 }

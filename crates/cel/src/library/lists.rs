@@ -99,13 +99,29 @@ fn items<'a>(v: &Val<'a>) -> Result<Vec<Val<'a>>, Fail> {
     }
 }
 
-fn is_sorted<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    for pair in items(&args[0])?.windows(2) {
-        if pair[0].compare(&pair[1])?.is_gt() {
-            return Ok(Val::Bool(false));
-        }
+/// True if values of this type have an order.
+pub(crate) fn is_ordered(v: &Val<'_>) -> bool {
+    use Val::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
+    matches!(
+        v,
+        Bool(_) | Int(_) | Uint(_) | Double(_) | String(_) | Bytes(_) | Duration(_) | Timestamp(_)
+    )
+}
+
+/// The elements of a list, all of types that have an order. Elements of different types may be in it: upstream ignores
+/// that they do not compare.
+fn ordered_items<'a>(list: &Val<'a>) -> Result<Vec<Val<'a>>, Fail> {
+    let items = items(list)?;
+    match items.iter().all(is_ordered) {
+        true => Ok(items),
+        false => no_overload(),
     }
-    Ok(Val::Bool(true))
+}
+
+fn is_sorted<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    let items = ordered_items(&args[0])?;
+    let descends = |pair: &[Val<'a>]| pair[0].compare(&pair[1]) == Ok(Ordering::Greater);
+    Ok(Val::Bool(!items.windows(2).any(descends)))
 }
 
 fn sum<'a>(args: &mut [Val<'a>]) -> Out<'a> {
@@ -137,12 +153,12 @@ fn sum_from<'a>(zero: Val<'a>, args: &[Val<'a>]) -> Out<'a> {
 }
 
 fn extreme<'a>(args: &[Val<'a>], name: &str, wanted: Ordering) -> Out<'a> {
-    let mut items = items(&args[0])?.into_iter();
+    let mut items = ordered_items(&args[0])?.into_iter();
     let Some(mut best) = items.next() else {
         return error(format!("{name} called on empty list"));
     };
     for item in items {
-        if item.compare(&best)? == wanted {
+        if item.compare(&best) == Ok(wanted) {
             best = item;
         }
     }

@@ -179,7 +179,11 @@ fn is_cidr<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 fn contains_ip<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let (net, ip) = match args {
         [Val::Net(Net::Cidr(ip, bits)), Val::Net(Net::Ip(wanted))] => ((*ip, *bits), *wanted),
-        [Val::Net(Net::Cidr(ip, bits)), Val::String(s)] => ((*ip, *bits), parse_ip(s)?),
+        [Val::Net(Net::Cidr(ip, bits)), Val::String(s)] => match parse_ip(s) {
+            Ok(wanted) => ((*ip, *bits), wanted),
+            // Upstream does not say what is wrong.
+            Err(_) => return no_overload(),
+        },
         _ => return no_overload(),
     };
     Ok(Val::Bool(covers(net, ip)))

@@ -67,12 +67,11 @@ impl Parser<'_> {
             self.errors.push((at, "unsupported syntax: '`'".to_owned()));
             return Ok("".into());
         }
-        let text = self.text();
-        let text = if *self.token() == Token::Eof { "" } else { &text };
-        Err((
-            self.start(),
-            format!("Syntax error: no viable alternative at input '.{text}'"),
-        ))
+        Err(match self.token() {
+            // Of the tokens that are words, these only start an operand.
+            Token::True | Token::False | Token::Null => self.complaint("mismatched", "IDENTIFIER"),
+            _ => self.no_alternative(self.at.saturating_sub(1)),
+        })
     }
 
     fn arguments(&mut self) -> Parsed<Vec<Expr>> {

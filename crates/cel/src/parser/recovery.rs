@@ -90,7 +90,7 @@ impl Parser<'_> {
     }
 
     /// The message about the token here, with the text from another one on.
-    fn no_alternative(&self, from: usize) -> (u32, String) {
+    pub(super) fn no_alternative(&self, from: usize) -> (u32, String) {
         let end = match self.token() {
             Token::Eof => self.lexemes[self.at - 1].end,
             _ => self.lexemes[self.at].end,

@@ -81,3 +81,47 @@ async fn protobuf_supports_gzip_and_if_none_match() {
     assert_eq!(r.status(), StatusCode::NOT_MODIFIED);
     assert!(!r.headers().contains_key(CONTENT_TYPE));
 }
+
+#[tokio::test]
+async fn parts_and_conditions_are_answered_like_files() {
+    let document = document();
+    let json = document.json();
+    let ask = async |headers: &[(&str, &str)]| {
+        let mut map = HeaderMap::new();
+        for (k, v) in headers {
+            map.insert(k.parse::<HeaderName>().unwrap(), v.parse().unwrap());
+        }
+        document.respond(&map).await
+    };
+    let whole = ask(&[]).await;
+    assert_eq!(whole.headers()[ACCEPT_RANGES], "bytes");
+    let modified = whole.headers()[LAST_MODIFIED].to_str().unwrap().to_owned();
+    assert!(modified.ends_with(" GMT"), "{modified}");
+
+    let part = ask(&[("range", "bytes=2-5")]).await;
+    assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT);
+    assert_eq!(part.headers()[CONTENT_RANGE], format!("bytes 2-5/{}", json.len()));
+    assert_eq!(part.into_body().collect(1 << 20).await.unwrap(), json[2..6]);
+
+    let beyond = ask(&[("range", "bytes=99999-")]).await;
+    assert_eq!(beyond.status(), StatusCode::RANGE_NOT_SATISFIABLE);
+    assert_eq!(beyond.headers()[CONTENT_RANGE], format!("bytes */{}", json.len()));
+    let zipped = ask(&[("range", "bytes=2-5"), ("accept-encoding", "gzip")]).await;
+    assert_eq!(
+        (zipped.status(), &zipped.headers()[CONTENT_ENCODING]),
+        (StatusCode::OK, &"gzip".parse().unwrap())
+    );
+
+    assert_eq!(
+        ask(&[("if-modified-since", &modified)]).await.status(),
+        StatusCode::NOT_MODIFIED
+    );
+    assert_eq!(
+        ask(&[("if-match", "\"x\"")]).await.status(),
+        StatusCode::PRECONDITION_FAILED
+    );
+    let refused = ask(&[("accept", "text/html")]).await;
+    assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
+    let vary: Vec<_> = refused.headers().get_all(VARY).iter().collect();
+    assert_eq!(vary, ["Accept-Encoding", "Accept"]);
+}
