@@ -99,7 +99,7 @@ fn main() {
     });
 
     let entry = entry(&owned, "shop/web-5d9c7b8f6d-x2x4q");
-    println!("a pod with managed fields has {} bytes", entry.json.len());
+    println!("a pod with managed fields has {} bytes", entry.json().len());
     let answer = |listed| {
         let response = pods.list(&entry, 500, listed);
         let mut body = response.expect("an answer").into_body();

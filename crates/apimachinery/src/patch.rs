@@ -6,6 +6,7 @@
 
 pub mod json_patch;
 pub mod merge;
+pub mod shown;
 pub mod strategic;
 
 use super::codec::json;

@@ -11,12 +11,13 @@ use super::Reply;
 use super::VerbResult;
 use super::create::{in_order, normalize};
 use super::update::{absent, custom};
-use crate::api::decode::coerce;
+use crate::api::{self, decode::coerce};
 use crate::apimachinery::apply::{self, ApplyRequest, Writer};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{FieldError, FieldPath, quote};
+use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::patch::{go_print, json_patch::JsonPatch, json_type, merge, strategic};
+use crate::apimachinery::patch::{go_print, json_patch::JsonPatch, json_type, merge, shown, strategic};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Map, Value};
@@ -144,13 +145,17 @@ impl Patcher {
             (PatchType::Json, Some(live)) => {
                 let patch = JsonPatch::decode(&self.bytes, self.prefixed())?;
                 let findings = patch.findings.clone();
-                self.decoded(patch.apply(live.clone())?, findings)?
+                self.decoded(patch.apply(live.clone())?, findings, || None)?
             }
             (PatchType::Merge, Some(live)) => {
                 let (patch, duplicates) = merge::decode(&self.bytes, self.prefixed())?;
                 let mut object = live.clone();
                 merge::apply(&mut object, patch);
-                self.decoded(object, named(duplicates))?
+                let shown = || {
+                    let (live, patch) = (api::json::to_vec(live), &self.bytes);
+                    shown::merged(&String::from_utf8_lossy(&live), &String::from_utf8_lossy(patch))
+                };
+                self.decoded(object, named(duplicates), shown)?
             }
             (PatchType::Strategic, Some(live)) => self.strategic(live)?,
         };
@@ -169,10 +174,16 @@ impl Patcher {
             .handle_strict_errors(findings, warnings, |text| refused(shown(), text))
     }
 
-    /// Decodes a patched document like a request body of the kind.
-    fn decoded(&self, mut object: Value, mut findings: Vec<String>) -> Result<Value> {
+    /// Decodes a patched document like a request body of the kind. `shown` is how errors show the document; without it, they
+    /// show its members sorted.
+    fn decoded(
+        &self,
+        mut object: Value,
+        mut findings: Vec<String>,
+        shown: impl Fn() -> Option<String>,
+    ) -> Result<Value> {
         let text = json::to_vec(&object);
-        let shown = || String::from_utf8_lossy(&text).into_owned();
+        let shown = || shown().unwrap_or_else(|| String::from_utf8_lossy(&text).into_owned());
         let expected = self.call.kind();
         if object.as_object().is_none() {
             return Err(refused(shown(), body::no_type_meta(&object)));
@@ -186,6 +197,10 @@ impl Patcher {
                     format!("couldn't get version/kind; json parse error: {why}"),
                 ));
             }
+        }
+        let version = object.api_version();
+        if !version.is_empty() && GroupVersion::parse(version).is_none() {
+            return Err(refused(shown(), format!("unexpected GroupVersion string: {version}")));
         }
         // Like upstream's decoder, a missing kind defaults to the endpoint's. A missing version selects the
         // internal type, whose JSON has none of the members.

@@ -199,7 +199,8 @@ pub fn check_config(v: Value, expected: &GroupVersionKind) -> Result<Value, Stat
         };
         return Err(Status::bad_request(format!("invalid object type: {shown}")));
     }
-    if !v.at(&["metadata", "managedFields"]).is_null() {
+    // What is no list is refused by its type.
+    if v.at(&["metadata", "managedFields"]).as_array().is_some() {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     Ok(v)

@@ -4,6 +4,25 @@
 
 use crate::interrupt::pause;
 
+/// The message about the first number of a JSON value that no double can represent.
+pub(super) fn too_large(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let mut in_string = false;
+    let mut escaped = false;
+    // Strings are cut out: between them, numbers are what is neither a word nor punctuation.
+    let tokens = text.split(|c: char| {
+        let quote = c == '"' && !escaped;
+        escaped = c == '\\' && in_string && !escaped;
+        in_string ^= quote;
+        in_string || quote || matches!(c, ',' | ':' | '[' | ']' | '{' | '}' | ' ' | '\t' | '\r' | '\n')
+    });
+    let number = |token: &&str| token.parse::<f64>().is_ok_and(|n| n.is_infinite());
+    let found = tokens.into_iter().find(number)?;
+    Some(format!(
+        "json: cannot unmarshal number {found} into Go value of type float64"
+    ))
+}
+
 /// Returns the first syntax error, or `None` if the text is a single JSON value.
 pub(super) fn explain(bytes: &[u8]) -> Option<String> {
     let mut at = Cursor { bytes, i: 0 };
@@ -56,6 +75,14 @@ impl Cursor<'_> {
         Ok(b)
     }
 
+    /// The next byte of a word, number or escape. Go's scanner reads a space at the end of the text, which fits none.
+    fn next_of_token(&mut self) -> u8 {
+        match self.next() {
+            Ok(b) => b,
+            Err(_) => b' ',
+        }
+    }
+
     fn after_space(&mut self) -> Result<u8, Wrong> {
         self.space();
         self.next()
@@ -93,7 +120,7 @@ impl Cursor<'_> {
                 b't' => self.literal("true")?,
                 b'f' => self.literal("false")?,
                 b'n' => self.literal("null")?,
-                b'-' => match self.next()? {
+                b'-' => match self.next_of_token() {
                     d @ b'0'..=b'9' => self.number(d)?,
                     b => return Err(Wrong::At(b, "in numeric literal".into())),
                 },
@@ -133,11 +160,11 @@ impl Cursor<'_> {
         loop {
             match self.next()? {
                 b'"' => return Ok(()),
-                b'\\' => match self.next()? {
+                b'\\' => match self.next_of_token() {
                     b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => {}
                     b'u' => {
                         for _ in 0..4 {
-                            let b = self.next()?;
+                            let b = self.next_of_token();
                             if !b.is_ascii_hexdigit() {
                                 return Err(Wrong::At(b, "in \\u hexadecimal character escape".into()));
                             }
@@ -153,7 +180,7 @@ impl Cursor<'_> {
 
     fn literal(&mut self, word: &str) -> Step {
         for want in word.bytes().skip(1) {
-            let b = self.next()?;
+            let b = self.next_of_token();
             if b != want {
                 let text = format!("in literal {word} (expecting '{}')", char::from(want));
                 return Err(Wrong::At(b, text));
@@ -175,7 +202,7 @@ impl Cursor<'_> {
         }
         if self.bytes.get(self.i) == Some(&b'.') {
             self.i += 1;
-            let b = self.next()?;
+            let b = self.next_of_token();
             if !b.is_ascii_digit() {
                 return Err(Wrong::At(b, "after decimal point in numeric literal".into()));
             }
@@ -186,7 +213,7 @@ impl Cursor<'_> {
             if matches!(self.bytes.get(self.i), Some(b'+' | b'-')) {
                 self.i += 1;
             }
-            let b = self.next()?;
+            let b = self.next_of_token();
             if !b.is_ascii_digit() {
                 return Err(Wrong::At(b, "in exponent of numeric literal".into()));
             }
@@ -215,6 +242,11 @@ mod tests {
             (r#"{"a":1 2}"#, "invalid character '2' after object key:value pair"),
             ("[1 2]", "invalid character '2' after array element"),
             ("nul!", "invalid character '!' in literal null (expecting 'l')"),
+            ("t", "invalid character ' ' in literal true (expecting 'r')"),
+            ("-", "invalid character ' ' in numeric literal"),
+            ("[1.", "invalid character ' ' after decimal point in numeric literal"),
+            (r#"["\"#, "invalid character ' ' in string escape code"),
+            (r#"["a"#, "unexpected end of JSON input"),
             ("{} x", "invalid character 'x' after top-level value"),
             ("\"a\nb\"", r"invalid character '\n' in string literal"),
             (
@@ -223,6 +255,17 @@ mod tests {
             ),
         ] {
             assert_eq!(explain(text.as_bytes()).as_deref(), Some(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_too_large_are_named() {
+        for (text, number) in [
+            (r#"{"a":"1e999","b":[2,-1e400]}"#, Some("-1e400")),
+            (r#"{"1e999\"":1e308}"#, None),
+        ] {
+            let message = |n: &str| format!("json: cannot unmarshal number {n} into Go value of type float64");
+            assert_eq!(too_large(text.as_bytes()), number.map(message), "{text}");
         }
     }
 

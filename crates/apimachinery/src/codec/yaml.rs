@@ -108,7 +108,7 @@ pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Error
     let mut builder = Builder::new(DecodeBudget::of_body(text.len()));
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|e| Error::Syntax {
-            line: e.marker().line(),
+            line: line_of(e.info(), e.marker().line()),
             reason: words(e.info()).to_owned(),
         })?;
         match event {
@@ -122,7 +122,7 @@ pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Error
 /// Upstream's library does not name the first line.
 fn at(line: usize) -> String {
     match line {
-        ..=1 => String::new(),
+        0 => String::new(),
         line => format!("line {line}: "),
     }
 }
@@ -204,11 +204,30 @@ fn check_tokens(text: &[u8]) -> Result<(), Error> {
 
 /// The parser's message, with upstream's text for the most common mistakes.
 fn words(info: &str) -> &str {
-    let reason = info.strip_prefix("while parsing a quoted scalar, ").unwrap_or(info);
+    // Upstream's library does not say what it was doing.
+    let reason = match info.split_once(", ") {
+        Some((doing, reason)) if doing.starts_with("while parsing a quoted") || is_in_brackets(doing) => reason,
+        _ => info,
+    };
     match reason {
         "did not find expected hexadecimal number" => "did not find expected hexdecimal number",
         reason if reason.contains("while parsing a node") => "did not find expected node content",
         reason => reason,
+    }
+}
+
+/// True if brackets were not closed, or a quoted text was not.
+fn is_in_brackets(doing: &str) -> bool {
+    doing.starts_with("while parsing a flow") || doing == "while scanning a quoted scalar"
+}
+
+/// The line that the message names; 0 for none. Upstream's parser counts from 0, its scanner from 1 but never
+/// names the first line.
+fn line_of(info: &str, line: usize) -> usize {
+    match (info.starts_with("while parsing a flow"), line) {
+        (true, line) => line.saturating_sub(1),
+        (false, 1) => 0,
+        (false, line) => line,
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::sizes::Sizes;
 use super::{DecodeNotes, Error, MAX_DEPTH, Origin};
+use crate::codec::go_syntax;
 use crate::codec::strict_errors::StrictErrors;
 use crate::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
@@ -97,7 +98,8 @@ fn mended_escapes(text: &str) -> Option<String> {
 
 /// The error with Go's message if it is a syntax error.
 fn words(bytes: &[u8], e: &serde_json::Error) -> Error {
-    Error(crate::codec::go_syntax::explain(bytes).unwrap_or_else(|| e.to_string()))
+    let known = go_syntax::explain(bytes).or_else(|| go_syntax::too_large(bytes));
+    Error(known.unwrap_or_else(|| e.to_string()))
 }
 
 struct Cx {
