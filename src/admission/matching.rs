@@ -18,6 +18,7 @@ use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::selector::{LabelSelector, labels};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
 
@@ -44,6 +45,37 @@ pub(crate) struct Criteria {
     equivalent: bool,
     namespaces: std::result::Result<LabelSelector, labels::Error>,
     objects: std::result::Result<LabelSelector, labels::Error>,
+    /// A hash of a label that `objects` requires; see [`ObjectLabels`].
+    required: Option<u64>,
+}
+
+/// The labels of the object of a write and of the stored object, with a hash of each, so that criteria which
+/// require another label are left out by comparing numbers.
+pub(crate) struct ObjectLabels<'v> {
+    labels: [Option<&'v Value>; 2],
+    /// Sorted. Computed for the first criteria that require a label.
+    hashes: OnceLock<Vec<u64>>,
+}
+
+impl ObjectLabels<'_> {
+    /// False only if none of the objects has the label.
+    fn may_have(&self, label: u64) -> bool {
+        let hashes = self.hashes.get_or_init(|| {
+            let maps = self.labels.iter().flatten().filter_map(|v| v.as_object());
+            let pairs = maps.flat_map(|m| m.iter());
+            let mut hashes: Vec<u64> = pairs.map(|(key, v)| hash(key, v.as_str().unwrap_or(""))).collect();
+            hashes.sort_unstable();
+            hashes
+        });
+        hashes.binary_search(&label).is_ok()
+    }
+}
+
+/// Equal for equal labels.
+fn hash(key: &str, value: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (key, value).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Matches one write against any number of criteria.
@@ -95,13 +127,16 @@ impl Criteria {
             Value::Null => Ok(LabelSelector::default()),
             selector => LabelSelector::from_object(selector),
         };
+        let objects = selector("objectSelector");
+        let required = objects.as_ref().ok().and_then(LabelSelector::required);
         Self {
             rules: rules(v.get(member)),
             excluded: Vec::new(),
             all_without_rules: true,
             equivalent: v.str_at(&["matchPolicy"]) != "Exact",
             namespaces: selector("namespaceSelector"),
-            objects: selector("objectSelector"),
+            required: required.map(|(key, value)| hash(key, value)),
+            objects,
         }
     }
 }
@@ -120,11 +155,26 @@ impl<'a> Matcher<'a> {
 
     /// True if the operation or the labels of the object suffice to tell that the criteria do not match. Of
     /// many criteria, most are left out here, without a future for each.
-    pub(crate) fn rules_out(&self, criteria: &Criteria, labels: Option<&Value>) -> bool {
+    pub(crate) fn rules_out(&self, criteria: &Criteria, labels: &ObjectLabels<'_>) -> bool {
         let without_rules = criteria.rules.is_empty() && criteria.all_without_rules;
         let operation = self.attributes.operation;
         let has_operation = without_rules || criteria.rules.iter().any(|r| r.has_operation(operation));
-        !has_operation || matches!(self.has_labels(criteria, labels), Ok(false))
+        !has_operation
+            || match criteria.required {
+                Some(label) if !labels.may_have(label) => true,
+                _ => matches!(self.has_labels(criteria, labels.labels[0]), Ok(false)),
+            }
+    }
+
+    /// The labels of the object in its current state, and of the stored object.
+    pub(crate) fn labels<'v>(&self, object: &'v Value) -> ObjectLabels<'v>
+    where
+        'a: 'v,
+    {
+        ObjectLabels {
+            labels: [labels_of(object), self.old_labels],
+            hashes: OnceLock::new(),
+        }
     }
 
     /// The version of the resource in which the write is evaluated, if the criteria match. `object` is the

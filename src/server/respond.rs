@@ -217,7 +217,7 @@ mod tests {
             assert_eq!(got, want.as_bytes(), "{accept}");
             let indented = ["text/html", "application/json;sv=v1", "application/json;pretty=1"].contains(&accept);
             assert_eq!(body.starts_with(b"{\n  "), indented, "{accept}");
-            assert_eq!(indented && body.ends_with(b"\n"), false, "{accept}");
+            assert!(!(indented && body.ends_with(b"\n")), "{accept}");
         }
     }
 

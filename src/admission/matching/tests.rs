@@ -23,7 +23,7 @@ async fn matches(criteria: &Criteria, attributes: &Attributes, object: &Value) -
     let cluster = cluster(&[("", "namespaces", vec![labelled("ns", "a")])]);
     let matcher = Matcher::new(&cluster, attributes);
     let matched = matcher.matches(criteria, object).await;
-    let ruled_out = matcher.rules_out(criteria, labels_of(object));
+    let ruled_out = matcher.rules_out(criteria, &matcher.labels(object));
     assert!(
         !ruled_out || matches!(matched, Ok(None)),
         "only what does not match is ruled out"
@@ -42,11 +42,17 @@ fn operations_and_labels_rule_out_without_a_lookup() {
     let cluster = cluster(&[]);
     let create = request(Operation::Create, "", "configmaps", "c");
     let object = labelled("c", "a");
-    let ruled_out =
-        |edits| Matcher::new(&cluster, &create).rules_out(&webhook(edits), Some(object.at(&["metadata", "labels"])));
+    let ruled_out = |edits| {
+        let matcher = Matcher::new(&cluster, &create);
+        matcher.rules_out(&webhook(edits), &matcher.labels(&object))
+    };
     assert!(!ruled_out(json!({})));
     assert!(!ruled_out(json!({"objectSelector": (team("a"))})));
     assert!(ruled_out(json!({"objectSelector": (team("b"))})));
+    let absent = json!({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]});
+    assert!(ruled_out(json!({"objectSelector": (absent)})));
+    let either = json!({"matchExpressions": [{"key": "team", "operator": "In", "values": ["b", "a"]}]});
+    assert!(!ruled_out(json!({"objectSelector": (either)})));
     let deletes =
         json!([{"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]);
     assert!(ruled_out(json!({"rules": (deletes)})));

@@ -13,7 +13,6 @@ use super::selection::Selection;
 use super::stored::{Binding, Common, MutatingPolicy};
 use super::{MutatingPolicies, Surroundings};
 use crate::admission::expressions::{self, Case, Checks, CompileError, Inputs};
-use crate::admission::matching::labels_of;
 use crate::admission::reinvocation::Rounds;
 use crate::admission::versioned::Versioned;
 use crate::admission::{Attributes, ServedKind, forbidden};
@@ -90,9 +89,10 @@ pub(super) async fn dispatch(
     let selection = Selection::new(&surroundings.cluster, attributes);
     let mut errors = Errors::default();
     let mut invocations = Vec::new();
+    let labels = selection.labels(object);
     for active in snapshot.candidates(&attributes.resource.resource) {
         let policy = &active.policy;
-        if selection.rules_out(&policy.common, labels_of(object)) {
+        if selection.rules_out(&policy.common, &labels) {
             continue;
         }
         let target = match selection.version(&policy.common, object).await? {

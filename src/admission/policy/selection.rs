@@ -4,7 +4,7 @@
 use super::params::{self, Misconfigured};
 use super::stored::{Binding, Common};
 use crate::admission::expressions;
-use crate::admission::matching::{Criteria, Matcher};
+use crate::admission::matching::{Criteria, Matcher, ObjectLabels};
 use crate::admission::{Attributes, ObjectLookup, ServedKind};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
@@ -27,8 +27,16 @@ impl<'a> Selection<'a> {
     }
 
     /// True if the labels of the object alone show that a policy does not apply to the write.
-    pub(crate) fn rules_out(&self, policy: &Common, labels: Option<&Value>) -> bool {
+    pub(crate) fn rules_out(&self, policy: &Common, labels: &ObjectLabels<'_>) -> bool {
         self.matcher.rules_out(&policy.criteria, labels)
+    }
+
+    /// The labels of the object in its current state, for [`rules_out`](Self::rules_out).
+    pub(crate) fn labels<'v>(&self, object: &'v Value) -> ObjectLabels<'v>
+    where
+        'a: 'v,
+    {
+        self.matcher.labels(object)
     }
 
     /// The version of the object that a policy evaluates; `None` if the policy does not apply.

@@ -8,7 +8,6 @@ use super::policies::{Active, Snapshot};
 use super::selection::Selection;
 use super::stored::{Binding, Common, ValidatingPolicy};
 use crate::admission::expressions::{self, Case, Checks, Inputs, Judged};
-use crate::admission::matching::labels_of;
 use crate::admission::versions::own;
 use crate::admission::{Attributes, ServedKind, forbidden};
 use crate::apimachinery::codec::json;
@@ -59,9 +58,9 @@ pub(crate) async fn dispatch(
         denial: None,
         annotations: BTreeMap::new(),
     };
-    let labels = labels_of(object);
+    let labels = dispatch.selection.labels(object);
     for active in snapshot.candidates(&attributes.resource.resource) {
-        if !dispatch.selection.rules_out(&active.policy.common, labels) {
+        if !dispatch.selection.rules_out(&active.policy.common, &labels) {
             dispatch.policy(active).await?;
         }
     }

@@ -77,10 +77,7 @@ impl Cursor<'_> {
 
     /// The next byte of a word, number or escape. Go's scanner reads a space at the end of the text, which fits none.
     fn next_of_token(&mut self) -> u8 {
-        match self.next() {
-            Ok(b) => b,
-            Err(_) => b' ',
-        }
+        self.next().unwrap_or(b' ')
     }
 
     fn after_space(&mut self) -> Result<u8, Wrong> {

@@ -312,6 +312,17 @@ impl LabelSelector {
         self.matches(&|k| labels.get(k).as_str())
     }
 
+    /// A label that every match has, with its only value, if a requirement demands one.
+    pub fn required(&self) -> Option<(&str, &str)> {
+        self.requirements.iter().find_map(|r| match r.operator {
+            Operator::In | Operator::Equals | Operator::DoubleEquals => match &r.values[..] {
+                [value] => Some((r.key.as_str(), value.as_str())),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
     /// The value that `key` must equal, if the selector requires a single one.
     pub fn requires_exact(&self, key: &str) -> Option<&str> {
         self.requirements.iter().find_map(|r| match r.operator {
