@@ -67,7 +67,7 @@ impl Configuration {
     pub(crate) fn parse(name: &str, text: &[u8]) -> Result<Self, UsageError> {
         let (document, duplicates) = decode(text).map_err(|e| match e {
             // Upstream's text leaves the first line out.
-            yaml::Error::Syntax { line, reason } => UsageError::new(format!("{name}: yaml: line {line}: {reason}")),
+            yaml::Error::Syntax { line, reason, .. } => UsageError::new(format!("{name}: yaml: line {line}: {reason}")),
             e => UsageError::new(format!("{name}: {e}")),
         })?;
         if let Some(first) = duplicates.first() {

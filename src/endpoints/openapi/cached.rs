@@ -1,7 +1,7 @@
 //! [`CachedDocument`]: an OpenAPI document that is encoded once, cached in compressed form, and served with
 //! an ETag.
 
-use super::content::{Validators, Wanted, content_range, unsatisfiable};
+use super::content::{Validators, Wanted, bare, content_range, set, unsatisfiable};
 use super::gnostic;
 use crate::api::openapi::Dialect;
 use crate::apimachinery::codec::json;
@@ -20,8 +20,8 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use http::StatusCode;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue,
-    LAST_MODIFIED, LOCATION, VARY,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED,
+    LOCATION, VARY,
 };
 use http_body::{Frame, SizeHint};
 use std::io::{Read as _, Write as _};
@@ -313,20 +313,6 @@ fn unpack(packed: &[u8]) -> Vec<u8> {
     let read = GzDecoder::new(packed).read_to_end(&mut out);
     read.expect("these bytes were compressed by this crate");
     out
-}
-
-/// Sets a header to a value known to be valid; otherwise does nothing.
-pub(super) fn set(response: &mut Response, name: HeaderName, value: &str) {
-    if let Ok(v) = HeaderValue::from_str(value) {
-        response.headers_mut().insert(name, v);
-    }
-}
-
-/// An empty response with the given status code.
-pub(super) fn bare(code: StatusCode) -> Response {
-    let mut r = Response::new(Body::empty());
-    *r.status_mut() = code;
-    r
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! Conditions and ranges of a request for a document, as Go's `http.ServeContent` evaluates them (RFC 9110, sections 13 and
 //! 14). Start at [`serve`], or with [`Validators::check`].
 
-use super::cached::{bare, set};
 use crate::request::{Body, Response, headers};
 use bytes::Bytes;
 use http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS};
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::ops::Range;
 use time::format_description::FormatItem;
 use time::macros::format_description;
@@ -180,6 +179,20 @@ pub(super) fn unsatisfiable(why: &str, length: u64) -> Response {
         set(&mut response, CONTENT_RANGE, &format!("bytes */{length}"));
     }
     response
+}
+
+/// Sets a header to a value known to be valid; otherwise does nothing.
+pub(super) fn set(response: &mut Response, name: HeaderName, value: &str) {
+    if let Ok(v) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, v);
+    }
+}
+
+/// An empty response with the given status code.
+pub(super) fn bare(code: StatusCode) -> Response {
+    let mut r = Response::new(Body::empty());
+    *r.status_mut() = code;
+    r
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! [`OpenApiV2`]: the combined document of all group versions at `/openapi/v2`, for older clients.
 
-use super::cached::{CachedDocument, MEMORY, bare};
+use super::cached::{CachedDocument, MEMORY};
+use super::content::bare;
 use super::{core_documents, described, operations, paths};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::codec::json::pieces::Pieces;

@@ -1,6 +1,7 @@
 //! [`OpenApiV3`]: `/openapi/v3`, an index with content hashes and one document per group version.
 
-use super::cached::{CachedDocument, MEMORY, bare, set};
+use super::cached::{CachedDocument, MEMORY};
+use super::content::{bare, set};
 use super::{described, operations, paths};
 use crate::api::openapi::{Components, Dialect, closure};
 use crate::apimachinery::codec::json;

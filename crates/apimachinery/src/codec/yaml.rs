@@ -32,10 +32,12 @@ pub const MAX_DEPTH: usize = 1_000;
 #[non_exhaustive]
 pub enum Error {
     /// The text violates the grammar.
-    #[error("yaml: {}{reason}", at(*line))]
+    #[error("yaml: {}{reason}", at(*shown))]
     Syntax {
         /// Counted from one.
         line: usize,
+        /// The line that upstream's message names; 0 for none.
+        shown: usize,
         /// The parser's message.
         reason: String,
     },
@@ -108,7 +110,8 @@ pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Error
     let mut builder = Builder::new(DecodeBudget::of_body(text.len()));
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|e| Error::Syntax {
-            line: line_of(e.info(), e.marker().line()),
+            line: e.marker().line(),
+            shown: line_of(e.info(), e.marker().line()),
             reason: words(e.info()).to_owned(),
         })?;
         match event {
