@@ -1,4 +1,5 @@
 use super::*;
+use http::HeaderName;
 
 const NEW: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
