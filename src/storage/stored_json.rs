@@ -38,13 +38,17 @@ impl From<Bytes> for StoredJson {
 #[derive(Clone, Debug)]
 enum Form {
     Plain(Bytes),
-    Compressed {
-        draft: CompressedDraft,
-        /// Offset at which `version` is inserted.
-        at: usize,
-        /// The `resourceVersion` member with its comma.
-        version: Box<[u8]>,
-    },
+    /// In a box, so that entries of other resources are no larger for it.
+    Compressed(Box<Compressed>),
+}
+
+#[derive(Clone, Debug)]
+struct Compressed {
+    draft: CompressedDraft,
+    /// Offset at which `version` is inserted.
+    at: usize,
+    /// The `resourceVersion` member with its comma.
+    version: Box<[u8]>,
 }
 
 /// The compressed encoding of an object that has no resourceVersion yet. Clones share its memory.
@@ -95,18 +99,15 @@ impl CompressedDraft {
 impl StoredJson {
     /// A compressed encoding with the resourceVersion member `version` to be inserted at `at`.
     pub(super) fn compressed(draft: CompressedDraft, at: usize, version: &[u8]) -> Self {
-        Self(Form::Compressed {
-            draft,
-            at,
-            version: version.into(),
-        })
+        let version = version.into();
+        Self(Form::Compressed(Box::new(Compressed { draft, at, version })))
     }
 
     /// Length in bytes, decompressed.
     pub(crate) fn len(&self) -> usize {
         match &self.0 {
             Form::Plain(json) => json.len(),
-            Form::Compressed { draft, version, .. } => draft.length + version.len(),
+            Form::Compressed(c) => c.draft.length + c.version.len(),
         }
     }
 
@@ -114,23 +115,23 @@ impl StoredJson {
     pub(super) fn resident(&self) -> usize {
         match &self.0 {
             Form::Plain(json) => json.len(),
-            Form::Compressed { draft, version, .. } => draft.deflated.len() + version.len(),
+            Form::Compressed(c) => size_of::<Compressed>() + c.draft.deflated.len() + c.version.len(),
         }
     }
 
     /// True if [`bytes`](Self::bytes) has to decompress.
     pub(crate) fn is_compressed(&self) -> bool {
-        matches!(self.0, Form::Compressed { .. })
+        matches!(self.0, Form::Compressed(_))
     }
 
     /// The encoding. Constant time unless it [is compressed](Self::is_compressed).
     pub(crate) fn bytes(&self) -> Cow<'_, Bytes> {
         match &self.0 {
             Form::Plain(json) => Cow::Borrowed(json),
-            Form::Compressed { draft, at, version } => {
-                let json = draft.inflate();
-                let (before, after) = json.split_at(*at);
-                Cow::Owned(large::join(&[before, version, after]))
+            Form::Compressed(c) => {
+                let json = c.draft.inflate();
+                let (before, after) = json.split_at(c.at);
+                Cow::Owned(large::join(&[before, &c.version, after]))
             }
         }
     }
@@ -139,7 +140,7 @@ impl StoredJson {
     pub(super) fn compressed_draft(&self) -> Option<&CompressedDraft> {
         match &self.0 {
             Form::Plain(_) => None,
-            Form::Compressed { draft, .. } => Some(draft),
+            Form::Compressed(c) => Some(&c.draft),
         }
     }
 }
@@ -155,6 +156,11 @@ mod tests {
         let mut random = vec![0; 64 << 10];
         aws_lc_rs::rand::fill(&mut random).unwrap();
         assert!(CompressedDraft::new(&random).is_none());
+    }
+
+    #[test]
+    fn plain_encodings_take_no_more_than_their_bytes() {
+        assert_eq!(size_of::<StoredJson>(), size_of::<Bytes>());
     }
 
     #[test]
