@@ -9,6 +9,7 @@ use crate::apimachinery::codec::json::pieces::Pieces;
 use crate::apimachinery::value::Value;
 use crate::endpoints::discovery::aggregated::upper_hex;
 use crate::endpoints::respond::gzip;
+use crate::interrupt::pause;
 use crate::request::accept::{Clause, accept_line, clauses};
 use crate::request::headers::date;
 use crate::request::{Body, OnDemandBody, Response};
@@ -292,9 +293,12 @@ impl http_body::Body for Unpacking {
     type Error = std::io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let skip = std::mem::take(&mut self.skip);
-        if skip > 0 {
-            std::io::copy(&mut (&mut self.decoder).take(skip), &mut std::io::sink())?;
+        // In pieces, between which other threads get the core: a client may ask for the end of a large document.
+        while self.skip > 0 {
+            pause();
+            let piece = self.skip.min(CHUNK as u64);
+            std::io::copy(&mut (&mut self.decoder).take(piece), &mut std::io::sink())?;
+            self.skip -= piece;
         }
         let size = self.left.min(CHUNK as u64);
         let mut chunk = Vec::with_capacity(CHUNK);

@@ -134,7 +134,6 @@ pub(crate) fn serve(
     };
     let length = body.len() as u64;
     let mut response = match validators.check(wants) {
-        Some(StatusCode::NOT_MODIFIED) => bare(StatusCode::NOT_MODIFIED),
         Some(status) => bare(status),
         None => match validators
             .range(wants)

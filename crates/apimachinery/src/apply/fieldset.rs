@@ -95,10 +95,10 @@ impl FieldSet {
         let Some((first, rest)) = path.split_first() else {
             return;
         };
-        let (Ok(i) | Err(i)) = self.find(first);
-        let is_new = self.get(first).is_none();
+        let found = self.find(first);
+        let (Ok(i) | Err(i)) = found;
         let level = self.level_mut();
-        if is_new {
+        if found.is_err() {
             let entry = Entry {
                 element: first.clone(),
                 member: false,

@@ -16,7 +16,10 @@ pub(super) fn too_large(bytes: &[u8]) -> Option<String> {
         in_string ^= quote;
         in_string || quote || matches!(c, ',' | ':' | '[' | ']' | '{' | '}' | ' ' | '\t' | '\r' | '\n')
     });
-    let number = |token: &&str| token.parse::<f64>().is_ok_and(|n| n.is_infinite());
+    let number = |token: &&str| {
+        pause();
+        token.parse::<f64>().is_ok_and(|n| n.is_infinite())
+    };
     let found = tokens.into_iter().find(number)?;
     Some(format!(
         "json: cannot unmarshal number {found} into Go value of type float64"
