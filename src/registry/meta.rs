@@ -158,11 +158,7 @@ pub(crate) fn dedup_owner_references(object: &mut Value, warnings: &Warnings, af
 pub(super) fn draft(resource: &Resource, object: &Value) -> Draft {
     let stored = resource.selectable.as_ref().filter(|s| s.reads.is_none());
     let fields = stored.map_or_else(Vec::new, |s| (s.extract)(object));
-    let mut draft = Draft::new(object, fields);
-    if resource.compressed {
-        draft.compress();
-    }
-    draft
+    Draft::new(object, fields)
 }
 
 #[cfg(test)]

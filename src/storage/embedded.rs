@@ -123,6 +123,8 @@ struct Shared {
 /// A served resource.
 pub(crate) struct ResourceStore {
     prefix: String,
+    /// As in the [`ResourceConfig`].
+    compressed: bool,
     cacher: Arc<Cacher>,
     released: AtomicBool,
     /// Conversion between objects and stored bytes; `None` stores them unchanged.

@@ -5,8 +5,8 @@
 //! CustomResourceDefinitions of tens of kilobytes, and most of them are never used. Compressed, they take an
 //! eighth of the memory. Every reader then pays for the decompression, some 60 µs for 40 KB.
 //!
-//! [`Draft::compress`](super::Draft::compress) compresses before the commit assigns the resourceVersion,
-//! which is therefore kept beside the compressed bytes and inserted when they are read.
+//! The store compresses ([`Draft::compress`](super::Draft::compress)) before the commit assigns the
+//! resourceVersion, which is therefore kept beside the compressed bytes and inserted when they are read.
 
 use super::large;
 use bytes::Bytes;

@@ -174,6 +174,7 @@ impl Catalog {
         };
         let resource = Arc::new(ResourceStore {
             prefix: prefix.clone(),
+            compressed: config.compressed,
             cacher: Arc::new(Cacher::new(
                 shared.progress.clone(),
                 initial,

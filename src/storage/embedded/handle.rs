@@ -59,7 +59,7 @@ impl Storage for Handle {
         &self,
         key: &str,
         when: Precondition,
-        draft: Draft,
+        mut draft: Draft,
         ttl_seconds: Option<u64>,
     ) -> Result<Arc<Entry>, Error> {
         if draft.json.len() > MAX_OBJECT_BYTES {
@@ -67,6 +67,10 @@ impl Storage for Handle {
         }
         let stored = self.resource.seal(key, draft.json.clone());
         let stored = stored.map_err(|e| Error::Unwritable(Arc::new(e)))?;
+        // Here and not by the committer, for which all writers wait.
+        if self.resource.compressed {
+            draft.compress();
+        }
         let what = match when {
             Precondition::Absent => Operation::Create,
             Precondition::Unchanged(_) => Operation::Update,
