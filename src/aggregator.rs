@@ -17,6 +17,7 @@ mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod own_requests;
 pub(crate) mod proxy;
+mod reference_users;
 pub(crate) mod references;
 pub(crate) mod registration;
 pub(crate) mod resolver;

@@ -11,6 +11,7 @@ use super::documents::{DocumentLimits, Documents};
 use super::metrics;
 use super::openapi::{Download, Downloader, OpenApiHandler, ROOT, RemoteDocuments, RemoteIndices, V2_PATH, V2Handler};
 use super::proxy::{ProxyShared, TerminationMetrics};
+use super::reference_users::ReferenceUsers;
 use super::references::{self, References};
 use super::registration::Registration;
 use super::resolver::{ClusterResolver, EndpointSlice, Service, ServiceIndex, ServiceResolver};
@@ -19,6 +20,7 @@ use super::sync_status::SyncStatus;
 use super::transports::{ForwardingHeaders, Transports};
 use super::writer::ApiServiceWriter;
 use crate::apimachinery::gvk::GroupVersion;
+use crate::apimachinery::value::Str;
 use crate::client::{Informer, InformerHandle};
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::endpoints::discovery::aggregated::{Negotiating, Priorities};
@@ -112,6 +114,7 @@ struct InformerHandles {
     services: InformerHandle<Service>,
     endpoint_slices: InformerHandle<EndpointSlice>,
     references: references::InformerHandles,
+    reference_users: Arc<ReferenceUsers>,
     definitions: InformerHandle<Definition>,
 }
 
@@ -123,13 +126,18 @@ impl Aggregator {
         let telemetry = &config.telemetry;
 
         let (api_services, feed_api_services) = Informer::new(config.api_services, ApiService::from_entry);
+        let feed_api_services = feed_api_services.blocking_if(ApiService::refers_to_objects);
         let (services, feed_services) = Informer::new(config.services, Service::from_entry);
         let (endpoint_slices, feed_slices) = Informer::new(config.endpoint_slices, EndpointSlice::from_entry);
         let (references, feed_references) =
             References::new(config.secrets, config.config_maps, config.provider.clone());
         let (definitions, feed_definitions) = Informer::new(config.definitions, Definition::from_entry);
+        // A change of a referenced Secret or ConfigMap takes effect like one of the APIServices that refer to it. This
+        // subscription precedes the registration's, so that no change is missed between its read and this index.
+        let queue = telemetry.queue("APIServiceReferenceController");
         let handles = InformerHandles {
             definitions: feed_definitions,
+            reference_users: ReferenceUsers::new(&api_services, &references, queue),
             api_services: feed_api_services,
             services: feed_services,
             endpoint_slices: feed_slices,
@@ -192,16 +200,6 @@ impl Aggregator {
             transports: transports.clone(),
             writer: config.writer.clone(),
             telemetry: telemetry.clone(),
-        });
-        // A change of a referenced Secret or ConfigMap takes effect like one of the APIServices that refer to
-        // it.
-        let (served, all) = (registration.clone(), api_services.clone());
-        let probed = availability.clone();
-        references.subscribe(move |source, key| {
-            for s in all.snapshot().values().filter(|s| s.refers_to(source, key)) {
-                served.renew(&s.name);
-                probed.enqueue(&s.name);
-            }
         });
         let published = Documents::new(config.documents);
         let disk_cache = DiskCache::at(config.disk_cache_dir, published.clone());
@@ -324,9 +322,17 @@ impl Aggregator {
         autoregister: &Arc<AutoRegister>,
     ) {
         let initiated = server.add_paths_complete_signal("APIServiceRegistrationControllerInitiated");
+        let (served, probed) = (self.registration.clone(), availability.clone());
         server.add_post_start_hook("start-kube-aggregator-informers", move |cx| async move {
             cx.tasks
                 .spawn_until_stopped("reference informers", handles.references.run());
+            cx.tasks.spawn_until_stopped("reference users", async move {
+                let renew = move |name: &Str| {
+                    served.renew(name);
+                    probed.enqueue(name);
+                };
+                handles.reference_users.run(renew).await;
+            });
             cx.tasks.spawn_until_stopped("apiservice informer", async move {
                 // References first: otherwise an APIService would briefly count as one whose certificates are
                 // missing.

@@ -4,7 +4,6 @@
 //! The server reads the objects with its own rights: whoever may write an APIService can have a Secret of the
 //! type `kubernetes.io/tls` used, but cannot read it.
 
-use super::apiservice::ApiService;
 use crate::apimachinery::value::Value;
 use crate::client::{Informer, InformerHandle};
 use crate::pki::certs::KeyPairData;
@@ -165,16 +164,6 @@ impl InformerHandles {
     /// Cancel safe.
     pub(crate) async fn run(self) {
         tokio::join!(self.secrets.run(), self.config_maps.run());
-    }
-}
-
-impl ApiService {
-    /// Whether this object is used for the APIService's backend.
-    pub(crate) fn refers_to(&self, source: Source, key: &str) -> bool {
-        let both = [&self.backend.ca_from, &self.backend.certificate_from];
-        both.into_iter()
-            .flatten()
-            .any(|r| r.source == source && *r.object == *key)
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct InformerHandle<T> {
     informer: Informer<T>,
     storage: Arc<dyn Storage>,
     parse: fn(&Entry) -> T,
+    /// Whether subscribers may need milliseconds for a small object.
+    is_expensive: fn(&T) -> bool,
 }
 
 impl<T> Clone for Informer<T> {
@@ -74,6 +76,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
             informer: informer.clone(),
             storage,
             parse,
+            is_expensive: |_| false,
         };
         (informer, handle)
     }
@@ -166,6 +169,11 @@ impl<T: Send + Sync + 'static> Informer<T> {
 }
 
 impl<T: Send + Sync + 'static> InformerHandle<T> {
+    /// Notifies subscribers on the blocking pool of objects for which `is_expensive` holds, however small they are.
+    pub(crate) fn blocking_if(self, is_expensive: fn(&T) -> bool) -> Self {
+        Self { is_expensive, ..self }
+    }
+
     /// Keeps the informer up to date until the future is dropped.
     ///
     /// # Cancel safety
@@ -180,17 +188,18 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
     }
 
     /// Parses one object, applies the change and notifies subscribers; on the blocking pool if the object is
-    /// large.
+    /// large or expensive.
     async fn process(&self, entry: &Arc<Entry>, bytes: usize, deleted: bool) {
         let (informer, parse, entry) = (self.informer.clone(), self.parse, entry.clone());
-        let work = move || informer.apply(&entry.key, (!deleted).then(|| Arc::new(parse(&entry))));
-        if bytes < LARGE {
-            work();
-        } else if let Err(e) = tokio::task::spawn_blocking(work).await
-            && let Ok(panic) = e.try_into_panic()
-        {
-            std::panic::resume_unwind(panic);
+        let parsed = move |entry: &Entry| (!deleted).then(|| Arc::new(parse(entry)));
+        if bytes >= LARGE {
+            return blocking(move || informer.apply(&entry.key, parsed(&entry))).await;
         }
+        let new = parsed(&entry);
+        if new.as_deref().is_some_and(self.is_expensive) {
+            return blocking(move || informer.apply(&entry.key, new)).await;
+        }
+        informer.apply(&entry.key, new);
     }
 
     async fn follow(&self) -> Result<(), Error> {
@@ -253,5 +262,14 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
             }
         }
         Ok(())
+    }
+}
+
+/// Runs `work` on the blocking pool. A panic is resumed here.
+async fn blocking(work: impl FnOnce() + Send + 'static) {
+    if let Err(e) = tokio::task::spawn_blocking(work).await
+        && let Ok(panic) = e.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
     }
 }
