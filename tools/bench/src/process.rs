@@ -72,6 +72,11 @@ impl Server {
         self.status_mb("VmRSS:")
     }
 
+    /// Resident memory without the pages of files, of which the kernel maps as many as are cached, in MB.
+    pub fn private_mb(&self) -> f64 {
+        self.status_mb("RssAnon:")
+    }
+
     /// Peak resident memory, in MB.
     pub fn peak_mb(&self) -> f64 {
         self.status_mb("VmHWM:")

@@ -64,15 +64,17 @@ pub async fn run(torana: &Path, dir: &Path, r: &mut Report) -> Result<(), String
     let (ended, mut memory) = (Instant::now(), Curves::default());
     for at in READINGS {
         tokio::time::sleep_until((ended + Duration::from_secs(at)).into()).await;
-        let resident = g.server.rss_mb();
+        let (resident, private) = (g.server.rss_mb(), g.server.private_mb());
         memory.add("resident memory", at, resident);
+        memory.add("of it private, without the binary's pages", at, private);
         let goal = if at == BACK.0 { BACK.1 } else { 0.0 };
+        let note = format!("rest; watches stay open; {private:.1} MB without the binary's pages");
         r.row(
             &format!("memory {at} s after everything was deleted"),
             resident,
             "MB",
             goal,
-            "rest; watches stay open",
+            &note,
         );
     }
     for watch in watches {
