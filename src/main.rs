@@ -129,6 +129,9 @@ fn run(
         // Deeply nested objects are walked recursively, so workers get 8 MiB instead of tokio's 2 MiB.
         .thread_stack_size(8 << 20)
         .thread_name("torana")
+        // Idle blocking threads are woken in turn, so a handshake every 200 ms keeps 50 of them, and what their heaps
+        // retain, alive with tokio's default of ten seconds.
+        .thread_keep_alive(Duration::from_secs(2))
         .on_thread_park(collect_free_memory)
         .build()
         .map_err(|e| format!("cannot start the runtime: {e}"))?;

@@ -268,9 +268,9 @@ impl Baseline {
                 self.resident >> 20
             ));
         }
-        // Idle threads of the blocking pool linger, because the prober's handshakes use them in turn; it and
-        // metrics use a few files.
-        if now.threads > self.threads + 32 {
+        // Idle threads of the blocking pool linger for two seconds, in which the prober's handshakes use them in turn;
+        // it and metrics use a few files.
+        if now.threads > self.threads + 16 {
             problems.push(format!("{} threads, {} before", now.threads, self.threads));
         }
         if now.files > self.files + 12 {
