@@ -398,7 +398,7 @@ mod tests {
             assert_eq!(operated(document, patch).as_deref(), Some(result), "{patch}");
         }
         assert_eq!(operated(document, "{}"), None);
-        let doubling = vec![r#"{"op":"copy","from":"/spec","path":"/spec/y/0"}"#; 60].join(",");
+        let doubling = [r#"{"op":"copy","from":"/spec","path":"/spec/y/0"}"#; 60].join(",");
         assert_eq!(operated(document, &format!("[{doubling}]")), None);
     }
 
