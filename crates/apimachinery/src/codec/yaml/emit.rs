@@ -270,7 +270,7 @@ fn precedes(a: &str, b: &str) -> bool {
         (_, is_letter) => return is_letter,
     }
     // Zeros behind another digit are part of a longer number.
-    let before = a[..same].trim_end_matches(|c: char| c == '0');
+    let before = a[..same].trim_end_matches('0');
     let is_inside = before.ends_with(|c: char| c.is_ascii_digit());
     let lead = i64::from((x == '0' || y == '0') && is_inside);
     let number = |rest: &str| {
