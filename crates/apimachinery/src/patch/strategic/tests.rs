@@ -200,7 +200,7 @@ fn errors_match_upstream() {
         (
             json!({"$setElementOrder/bogus": [{"name": "a"}]}),
             500,
-            "unable to find api field in struct Toy for the json field \"bogus\"",
+            "expected a []interface {}, but received a map[string]interface {}",
         ),
         (
             json!({"finalizers": ["x"]}),
