@@ -23,8 +23,10 @@ use http::header::CONTENT_TYPE;
 
 /// Maximum bytes of a request body.
 pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
-/// The file in which upstream creates its scheme; it is part of error messages.
+/// The files in which upstream creates the schemes of its servers; they are part of error messages.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
+const EXTENSIONS_SCHEME: &str = "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55";
+const AGGREGATOR_SCHEME: &str = "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28";
 
 /// Why a body is not a document of its encoding; the texts are upstream's.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +104,9 @@ pub(crate) fn body_type(headers: &HeaderMap, messages: bool, codecs: Codecs) -> 
 pub(crate) struct Document {
     pub value: Value,
     pub duplicates: Vec<String>,
+    /// The error to report if the value holds numbers that no double represents; see
+    /// [`json::decode_with_huge_numbers`].
+    pub too_large: Option<Status>,
 }
 
 impl From<Value> for Document {
@@ -109,6 +114,7 @@ impl From<Value> for Document {
         Self {
             value,
             duplicates: Vec::new(),
+            too_large: None,
         }
     }
 }
@@ -118,11 +124,7 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
     match body_type {
         BodyType::Json => {
             let (value, notes) = json::decode_with_duplicates(bytes).map_err(ParseError::Json)?;
-            let duplicates = notes.duplicates.iter().map(|d| format!("duplicate field {}", quote(d)));
-            Ok(Document {
-                value,
-                duplicates: duplicates.collect(),
-            })
+            Ok(json_document(value, &notes))
         }
         BodyType::Yaml => Ok(parse_yaml(bytes)?),
         BodyType::Cbor => Ok(Document::from(cbor::decode(bytes)?)),
@@ -138,6 +140,14 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
             };
             Ok(Document::from(value))
         }
+    }
+}
+
+fn json_document(value: Value, notes: &json::DecodeNotes) -> Document {
+    let duplicates = notes.duplicates.iter().map(|d| format!("duplicate field {}", quote(d)));
+    Document {
+        duplicates: duplicates.collect(),
+        ..Document::from(value)
     }
 }
 
@@ -167,7 +177,10 @@ fn type_meta(unknown: &protobuf::Unknown<'_>) -> Value {
 /// the error is the decoder's message.
 pub(crate) fn parse_yaml(bytes: &[u8]) -> std::result::Result<Document, yaml::Error> {
     let (value, duplicates) = yaml::decode_with_duplicates(bytes)?;
-    Ok(Document { value, duplicates })
+    Ok(Document {
+        duplicates,
+        ..Document::from(value)
+    })
 }
 
 /// Combines the duplicate keys of a YAML document into one strict decoding error.
@@ -206,7 +219,19 @@ pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionK
             .map_err(|e| cannot_be_handled(expected, expected, &e.0))?;
         return Ok(Document::from(value));
     }
-    let mut document = parse(bytes, body_type).map_err(|e| unrecognized(&e.to_string()))?;
+    let mut document = match parse(bytes, body_type) {
+        Ok(document) => document,
+        Err(e) => {
+            let refused = unrecognized(&e.to_string());
+            match json::decode_with_huge_numbers(bytes) {
+                Ok((value, notes)) if body_type == BodyType::Json => Document {
+                    too_large: Some(refused),
+                    ..json_document(value, &notes)
+                },
+                _ => return Err(refused),
+            }
+        }
+    };
     check(&mut document.value)?;
     Ok(document)
 }
@@ -260,13 +285,18 @@ fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Re
     Ok(())
 }
 
-/// Upstream's message for a kind that is not in its scheme.
-pub(crate) fn not_registered(kind: &str, api_version: &str) -> String {
+/// Upstream's message for a kind that is not in the scheme of the server of the expected one.
+pub(crate) fn not_registered(kind: &str, api_version: &str, expected: &GroupVersionKind) -> String {
+    let scheme = match &*expected.group {
+        "apiextensions.k8s.io" => EXTENSIONS_SCHEME,
+        "apiregistration.k8s.io" => AGGREGATOR_SCHEME,
+        _ => SCHEME,
+    };
     let version = match api_version {
         "" => "the internal version of group \"\"".to_owned(),
         version => format!("version {}", quote(version)),
     };
-    let (kind, scheme) = (quote(kind), quote(SCHEME));
+    let (kind, scheme) = (quote(kind), quote(scheme));
     format!("no kind {kind} is registered for {version} in scheme {scheme}")
 }
 
@@ -275,7 +305,11 @@ fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
     // Upstream decodes objects of custom kinds in any version.
     let custom = given.kind == expected.kind && !known::known(expected);
     if !custom && !known::known(given) {
-        return cannot_be_handled(given, expected, &not_registered(&given.kind, &given.api_version()));
+        return cannot_be_handled(
+            given,
+            expected,
+            &not_registered(&given.kind, &given.api_version(), expected),
+        );
     }
     if custom || known::same_kind(given, expected) {
         return Status::bad_request(format!(
@@ -383,6 +417,8 @@ mod tests {
         assert!(events.starts_with("the API version in the data (v1) "));
         let never = message(["apps", "v1beta3", "Deployment"], deployment);
         assert!(never.contains("no kind \"Deployment\" is registered for version \"apps/v1beta3\""));
+        let service = ["apiregistration.k8s.io", "v1", "APIService"];
+        assert!(message(["x", "v1", "APIService"], service).ends_with("pkg/apiserver/scheme/scheme.go:28\""));
     }
 
     #[test]

@@ -220,7 +220,8 @@ pub(crate) fn internal_package(resource: &Resource) -> &str {
 
 fn package(group: &str) -> &str {
     match group.split('.').next() {
-        None | Some("") => "core",
+        // Events of both groups are the same type.
+        None | Some("" | "events") => "core",
         Some(first) => first,
     }
 }

@@ -253,10 +253,12 @@ fn check_uid(store: &Store, cx: &Context, name: &str, old: &Value, options: &Wri
     let Some(uid) = options.uid.as_deref().filter(|u| *u != old.uid()) else {
         return Ok(());
     };
+    let key = store.full_key(&cx.namespace, name);
+    // Upstream checks a dry run above the storage, which adds the prefix.
+    let key = key.strip_prefix("/registry").filter(|_| cx.dry_run).unwrap_or(&key);
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
          UID in precondition: {uid}, UID in object meta: {}",
-        store.full_key(&cx.namespace, name),
         old.uid()
     );
     Err(Status::conflict(&store.resource.group_resource(), name, &why))

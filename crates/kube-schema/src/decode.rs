@@ -6,10 +6,12 @@
 //! caller's.
 
 mod converter;
+mod explain;
 mod order;
 mod scalar;
 
 pub use converter::coerce;
+pub use explain::explain;
 pub use order::sort_by_document_order;
 pub use scalar::base64;
 
@@ -408,11 +410,21 @@ impl Cx {
                 }
                 Ok(())
             }
-            (SchemaOr::Bool, _) => Err(DecodeError("boolean or JSON schema expected".into())),
-            (SchemaOr::Array, _) => Err(at.mismatch(json_type(v), "v1.JSONSchemaProps")),
-            (SchemaOr::StringArray, _) => Err(at.mismatch(json_type(v), "v1.JSONSchemaProps")),
+            (or, v) => match of_schema_or(or, matches!(v, Value::Bool(_))) {
+                Some(text) => Err(DecodeError(text.to_owned())),
+                None => {
+                    *v = Value::Null;
+                    Ok(())
+                }
+            },
         }
     }
+}
+
+/// Go's error for a value that is neither a schema nor the shorthand for it. Where a list may stand for
+/// schemas, Go takes any other value for an absent one.
+fn of_schema_or(or: SchemaOr, is_bool: bool) -> Option<&'static str> {
+    (or == SchemaOr::Bool && !is_bool).then_some("boolean or JSON schema expected")
 }
 
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";

@@ -3,13 +3,14 @@
 //! [`Value`]).
 //!
 //! Start at [`encode`], which looks the kind up in the schema table. What the table does not describe is
-//! written sorted, as Go writes maps: custom resources, labels, field sets of managed fields. Members that a
+//! written sorted, as Go writes maps: custom resources, labels. Members that a
 //! definition lacks follow the declared ones.
 
 mod documents;
 
 use super::{FreeForm, Ty, TypeDef, by_gvk, by_name};
 use documents::Layout;
+use torana_apimachinery::apply::PathElement;
 use torana_apimachinery::codec::json;
 use torana_apimachinery::interrupt::pause;
 use torana_apimachinery::value::{Map, Value};
@@ -160,6 +161,36 @@ impl Shape {
     }
 }
 
+/// A field set. List items are in the order of their keys' values, by which ports 80 and 443 are sorted as
+/// numbers; the other members are sorted as text anyway.
+fn field_set(map: &Map, out: &mut Vec<u8>) {
+    let is_item = |key: &&str| key.starts_with("k:") || key.starts_with("v:");
+    let has_items = map.keys().filter(is_item).nth(1).is_some();
+    let mut members: Vec<(&str, &Value)> = Vec::new();
+    if has_items {
+        members.extend(map.iter());
+        members.sort_by_cached_key(|(key, _)| {
+            pause();
+            PathElement::decode(key).ok().flatten()
+        });
+    }
+    let sorted = map.iter().filter(|_| !has_items);
+    out.push(b'{');
+    for (i, (key, value)) in members.iter().copied().chain(sorted).enumerate() {
+        pause();
+        if i > 0 {
+            out.push(b',');
+        }
+        json::encode_str(key, out);
+        out.push(b':');
+        match value {
+            Value::Object(map) => field_set(map, out),
+            other => json::encode(other, out),
+        }
+    }
+    out.push(b'}');
+}
+
 struct Encoder<'a> {
     /// The places of the open objects' members, one object after another.
     order: &'a mut Vec<Place>,
@@ -171,6 +202,7 @@ impl Encoder<'_> {
             Value::Object(map) if !map.is_empty() => match shape.resolved(value) {
                 shape @ (Shape::Object(_) | Shape::Listed(_)) => self.object(shape, map, out),
                 Shape::Typed(Ty::Map(of)) => self.map(Shape::Typed(*of), map, out),
+                Shape::Typed(Ty::Any(FreeForm::FieldsV1)) => field_set(map, out),
                 _ => json::encode(value, out),
             },
             Value::Array(items) if !items.is_empty() => {

@@ -46,10 +46,13 @@ impl PatchSchema for PatchType {
         };
         match self {
             Self::Def(d) => d.field(name).map(patched),
-            Self::Ty(Ty::Map(t)) => plain(Self::of(*t)),
             Self::Ty(Ty::Any(FreeForm::Object | FreeForm::Patch)) => plain(self),
             Self::Ty(_) => None,
         }
+    }
+
+    fn is_map(self) -> bool {
+        matches!(self, Self::Ty(Ty::Map(_)))
     }
 
     fn type_name(self) -> &'static str {
@@ -78,6 +81,26 @@ mod tests {
         strategic::apply(&mut doc, patch, PatchType::Def(def))
             .map(|()| doc)
             .map_err(|e| e.message)
+    }
+
+    #[test]
+    fn nothing_is_merged_in_maps() {
+        let slice = ("resource.k8s.io", "v1", "ResourceSlice");
+        let doc = json!({"spec": {"devices": [], "sharedCounters": []}, "metadata": {"labels": {"a": "b"}}});
+        let order = r#"{"metadata":{"labels":{"$setElementOrder/x":[]}}}"#;
+        assert_eq!(
+            patch(slice, doc, order),
+            Err("merging an object in json but data type is not struct, instead is: map".to_owned())
+        );
+        let template = json!({"spec": {"hard": {"cpu": {"a": 1}}}});
+        assert!(
+            patch(
+                ("", "v1", "ResourceQuota"),
+                template,
+                r#"{"spec":{"hard":{"cpu":{"a":2}}}}"#
+            )
+            .is_err()
+        );
     }
 
     #[test]

@@ -375,13 +375,13 @@ pub(crate) fn daemon_set_status(new: &Value, old: &Value) -> ErrorList {
 
 pub(crate) fn controller_revision(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
+    not_negative(&mut out, v, "revision", &FieldPath::default());
     let at = FieldPath::new("data");
     match v.get("data") {
         Value::Null => out.push(FieldError::required(&at, "data is mandatory")),
         Value::Object(_) => {}
         _ => out.push(FieldError::required(&at, "data must be a valid JSON object")),
     }
-    not_negative(&mut out, v, "revision", &FieldPath::default());
     out
 }
 

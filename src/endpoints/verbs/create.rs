@@ -8,6 +8,8 @@ use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish};
 use super::Reply;
 use super::VerbResult;
+use crate::api::decode::explain;
+use crate::apimachinery::codec::json;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -91,7 +93,11 @@ pub(crate) fn note(call: &Call, object: &Value) {
 /// Decodes the body of a create or update into the endpoint's kind, applying `fieldValidation`.
 pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &WriteQuery) -> Result<Value> {
     let expected = call.kind();
-    let body::Document { mut value, duplicates } = match body::decode(bytes, body_type, &expected) {
+    let body::Document {
+        mut value,
+        duplicates,
+        too_large,
+    } = match body::decode(bytes, body_type, &expected) {
         // Eviction is the only endpoint that accepts two versions of its kind.
         Err(s) if &*expected.kind == "Eviction" => body::decode(bytes, body_type, &{
             let mut older = expected.clone();
@@ -102,14 +108,26 @@ pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, optio
         other => other?,
     };
     let given = value.gvk();
+    let is_repeated = body_type == body::BodyType::Json && !duplicates.is_empty();
     let strict = options.field_validation == FieldValidation::Strict;
     let mut findings = match body_type {
         body::BodyType::Yaml if strict && !duplicates.is_empty() => vec![body::yaml_finding(&duplicates)],
         _ => duplicates,
     };
+    let refused = |text: &str| body::cannot_be_handled(&given, &expected, text);
+    // Go reports errors in the document's order, and of the first of several members of a name too.
+    let in_document = || explained(call, bytes, body_type);
     findings.extend(normalize(call, &mut value, |text| {
-        body::cannot_be_handled(&given, &expected, text)
+        refused(in_document().as_deref().unwrap_or(text))
     })?);
+    if too_large.is_some() || is_repeated {
+        if let Some(text) = in_document() {
+            return Err(refused(&text));
+        }
+        if let Some(e) = too_large.filter(|_| json::has_huge_numbers(&value)) {
+            return Err(e);
+        }
+    }
     if body_type == body::BodyType::Json {
         findings = in_order(call, bytes, findings);
     }
@@ -117,6 +135,18 @@ pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, optio
         body::cannot_be_handled(&given, &expected, &text)
     })?;
     Ok(value)
+}
+
+/// The error of Go's decoder for a body that does not fit the endpoint's kind.
+fn explained(call: &Call, bytes: &[u8], body_type: body::BodyType) -> Option<String> {
+    let def = call.definition()?;
+    let error = match body_type {
+        body::BodyType::Json => explain(def, bytes),
+        // Upstream converts YAML to JSON with sorted keys first.
+        body::BodyType::Yaml => explain(def, &json::to_vec(&body::parse(bytes, body_type).ok()?.value)),
+        body::BodyType::Cbor | body::BodyType::Protobuf => None,
+    };
+    error.map(|e| e.0)
 }
 
 /// Normalises a tree to the endpoint's kind and returns its unknown fields. `wrap` turns the decoder's

@@ -6,6 +6,8 @@ use super::super::options::{DeleteQuery, ListQuery};
 use super::super::{body, finish, respond};
 use super::VerbResult;
 use super::list;
+use crate::api::by_gvk;
+use crate::api::decode::explain;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::registry::{Deleted, ResultObject};
@@ -20,7 +22,13 @@ async fn options(call: &Call, req_body: Body) -> Result<DeleteQuery> {
     let body_type = body::body_type(&call.parts.headers, true, call.codecs)?;
     let document = body::parse_delete_options(&bytes, body_type).map_err(|e| Status::bad_request(e.to_string()))?;
     call.cx.audit.request_options(&document.value);
-    DeleteQuery::from_body(&document.value)
+    DeleteQuery::from_body(&document.value).map_err(|e| match (body_type, by_gvk("", "v1", "DeleteOptions")) {
+        // Go's message quotes the number as the client wrote it.
+        (body::BodyType::Json, Some(def)) if e.message.starts_with("json: cannot unmarshal") => {
+            explain(def, &bytes).map_or(e, |why| Status::bad_request(why.0))
+        }
+        _ => e,
+    })
 }
 
 fn warn(call: &Call, query: &DeleteQuery) {
@@ -78,11 +86,12 @@ fn answer(call: &Call, code: u16, deleted: &Deleted, negotiated: Negotiated) -> 
 pub(crate) async fn delete_collection(mut call: Call, req_body: Body) -> VerbResult {
     let negotiated = call.negotiate(Offer::Objects)?;
     let query = ListQuery::parse(&call.query, call.resource(), false)?;
-    let select = list::options(&call, &query)?;
-    let prefix = list::token_prefix(&select);
     let delete = options(&call, req_body).await?;
     call.cx.dry_run = delete.dry_run;
     warn(&call, &delete);
+    // Upstream looks at the version and the token when it lists.
+    let select = list::options(&call, &query)?;
+    let prefix = list::token_prefix(&select);
     let (store, cx) = (call.store().clone(), call.cx.clone());
     let work = async move { store.delete_collection(&cx, select, &delete.options).await };
     let listing = finish::to_the_end(work, call.late.clone()).await?;

@@ -11,7 +11,10 @@ use super::Reply;
 use super::VerbResult;
 use super::create::{in_order, normalize};
 use super::update::{absent, custom};
-use crate::api::{self, decode::coerce};
+use crate::api::{
+    self,
+    decode::{coerce, explain},
+};
 use crate::apimachinery::apply::{self, ApplyRequest, Writer};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{FieldError, FieldPath, quote};
@@ -145,16 +148,15 @@ impl Patcher {
             (PatchType::Json, Some(live)) => {
                 let patch = JsonPatch::decode(&self.bytes, self.prefixed())?;
                 let findings = patch.findings.clone();
-                self.decoded(patch.apply(live.clone())?, findings, || None)?
+                self.decoded(patch.apply(live.clone())?, findings, || {
+                    self.shown(live, shown::operated)
+                })?
             }
             (PatchType::Merge, Some(live)) => {
                 let (patch, duplicates) = merge::decode(&self.bytes, self.prefixed())?;
                 let mut object = live.clone();
                 merge::apply(&mut object, patch);
-                let shown = || {
-                    let (live, patch) = (api::json::to_vec(live), &self.bytes);
-                    shown::merged(&String::from_utf8_lossy(&live), &String::from_utf8_lossy(patch))
-                };
+                let shown = || self.shown(live, shown::merged);
                 self.decoded(object, named(duplicates), shown)?
             }
             (PatchType::Strategic, Some(live)) => self.strategic(live)?,
@@ -166,6 +168,12 @@ impl Patcher {
 
     fn prefixed(&self) -> bool {
         self.options.field_validation != super::super::options::FieldValidation::Ignore
+    }
+
+    /// The patched document as errors show it; `patched` patches a text with another.
+    fn shown(&self, live: &Value, patched: fn(&str, &str) -> Option<String>) -> Option<String> {
+        let (live, patch) = (api::json::to_vec(live), &self.bytes);
+        patched(&String::from_utf8_lossy(&live), &String::from_utf8_lossy(patch))
     }
 
     fn handle_strict_errors(&self, findings: Vec<String>, shown: impl FnOnce() -> String) -> Result<()> {
@@ -217,10 +225,15 @@ impl Patcher {
             return self.call.check_body_name(&Value::object()).map(|()| object);
         }
         if object.gvk() != expected {
-            let why = body::not_registered(ObjectView::kind(&object), object.api_version());
+            let why = body::not_registered(ObjectView::kind(&object), object.api_version(), &expected);
             return Err(refused(shown(), why));
         }
-        let unknown = normalize(&self.call, &mut object, |why| refused(shown(), why.to_owned()))?;
+        let unknown = normalize(&self.call, &mut object, |why| {
+            let document = shown();
+            let def = self.call.definition();
+            let error = def.and_then(|def| explain(def, document.as_bytes()));
+            refused(document, error.map_or_else(|| why.to_owned(), |e| e.0))
+        })?;
         findings.extend(in_order(&self.call, &text, unknown));
         self.handle_strict_errors(findings, shown)?;
         Ok(object)

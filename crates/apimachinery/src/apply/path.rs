@@ -172,7 +172,10 @@ impl PathElement {
 
     /// Decodes a key of `fieldsV1`. `Ok(None)` for an unknown kind of element, which is dropped as upstream
     /// does.
-    pub(super) fn decode(s: &str) -> Result<Option<Self>, MalformedFields> {
+    ///
+    /// # Errors
+    /// The text is no path element.
+    pub fn decode(s: &str) -> Result<Option<Self>, MalformedFields> {
         let Some((class, rest)) = s.split_at_checked(2).filter(|(c, _)| c.ends_with(':')) else {
             return Err(MalformedFields::NoColon(s.to_owned()));
         };

@@ -7,23 +7,53 @@ use crate::interrupt::pause;
 /// The message about the first number of a JSON value that no double can represent.
 pub(super) fn too_large(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
+    let (_, found) = numbers(text).find(|(_, number)| is_too_large(number))?;
+    Some(format!(
+        "json: cannot unmarshal number {found} into Go value of type float64"
+    ))
+}
+
+/// The text with [`HUGE`] in place of numbers that no double can represent.
+pub(super) fn representable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut kept = 0;
+    for (at, number) in numbers(text).filter(|(_, number)| is_too_large(number)) {
+        out.push_str(&text[kept..at]);
+        out.push_str(HUGE);
+        kept = at + number.len();
+    }
+    out.push_str(&text[kept..]);
+    out
+}
+
+/// A number that nothing else is likely to be.
+pub(super) const HUGE: &str = "1.7976931348623157e308";
+
+fn is_too_large(number: &str) -> bool {
+    number.parse::<f64>().is_ok_and(f64::is_infinite)
+}
+
+/// What may be numbers of a JSON value, with their places.
+fn numbers(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_string = false;
     let mut escaped = false;
+    let mut at = 0;
     // Strings are cut out: between them, numbers are what is neither a word nor punctuation.
-    let tokens = text.split(|c: char| {
+    let tokens = text.split_inclusive(move |c: char| {
         let quote = c == '"' && !escaped;
         escaped = c == '\\' && in_string && !escaped;
         in_string ^= quote;
         in_string || quote || matches!(c, ',' | ':' | '[' | ']' | '{' | '}' | ' ' | '\t' | '\r' | '\n')
     });
-    let number = |token: &&str| {
-        pause();
-        token.parse::<f64>().is_ok_and(|n| n.is_infinite())
-    };
-    let found = tokens.into_iter().find(number)?;
-    Some(format!(
-        "json: cannot unmarshal number {found} into Go value of type float64"
-    ))
+    let punctuation = |c: char| !matches!(c, '0'..='9' | 'a'..='z' | 'E' | '+' | '-' | '.');
+    tokens.filter_map(move |token| {
+        let place = at;
+        at += token.len();
+        let number = token.trim_end_matches(punctuation);
+        number
+            .starts_with(|c: char| c == '-' || c.is_ascii_digit())
+            .then_some((place, number))
+    })
 }
 
 /// Returns the first syntax error, or `None` if the text is a single JSON value.
@@ -267,6 +297,13 @@ mod tests {
             let message = |n: &str| format!("json: cannot unmarshal number {n} into Go value of type float64");
             assert_eq!(too_large(text.as_bytes()), number.map(message), "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_that_are_too_large_are_replaced() {
+        let text = r#"{"1e400\"":[1e400,-2E999 ,{"a":1e400}],"b":"1e400"}"#;
+        let want = format!(r#"{{"1e400\"":[{HUGE},{HUGE} ,{{"a":{HUGE}}}],"b":"1e400"}}"#);
+        assert_eq!(representable(text), want);
     }
 
     proptest! {

@@ -18,6 +18,7 @@ pub(crate) use encode::{encode_within, to_string_within};
 pub(crate) use indent::DEEPEST_INDENT;
 pub use indent::indent;
 
+use crate::codec::go_syntax;
 use crate::interrupt::{checkpoint, pause};
 use crate::value::Value;
 
@@ -56,6 +57,29 @@ pub fn decode(bytes: &[u8]) -> Result<Value, Error> {
 /// The bytes are not one JSON document.
 pub fn decode_with_duplicates(bytes: &[u8]) -> Result<(Value, DecodeNotes), Error> {
     decode_as(bytes, Origin::Client)
+}
+
+/// The document with the largest double in place of numbers that no double can represent, if there are any.
+/// Go skips members that a type does not declare, whatever their numbers are.
+///
+/// # Errors
+/// Nothing was replaced, or the bytes are no document for another reason.
+pub fn decode_with_huge_numbers(bytes: &[u8]) -> Result<(Value, DecodeNotes), Error> {
+    let nothing = || Error("no number is too large".into());
+    go_syntax::too_large(bytes).ok_or_else(nothing)?;
+    let text = String::from_utf8_lossy(bytes);
+    decode_as(go_syntax::representable(&text).as_bytes(), Origin::Client)
+}
+
+/// Whether numbers that [`decode_with_huge_numbers`] replaced are left in a tree.
+pub fn has_huge_numbers(v: &Value) -> bool {
+    pause();
+    match v {
+        Value::Float(f) => *f == f64::MAX,
+        Value::Array(items) => items.iter().any(has_huge_numbers),
+        Value::Object(map) => map.values().any(has_huge_numbers),
+        _ => false,
+    }
 }
 
 /// The origin of a document, which decides whether decoding may be interrupted.
@@ -137,6 +161,16 @@ mod tests {
         assert!(turns(|| drop(decode(list.as_bytes()))) > 2 * TURNS);
         assert!(turns(|| drop(decode_with_duplicates(duplicates.as_bytes()))) > 6 * TURNS);
         assert!(turns(|| drop(to_vec(&tree))) > TURNS);
+    }
+
+    #[test]
+    fn numbers_without_a_double_are_replaced_on_request() {
+        let (v, _) = decode_with_huge_numbers(br#"{"a":[1e999],"b":"1e999"}"#).unwrap();
+        assert_eq!(v, crate::json!({"a": [f64::MAX], "b": "1e999"}));
+        assert!(has_huge_numbers(&v) && !has_huge_numbers(v.get("b")));
+        for none in [&br#"{"a":1e9}"#[..], br#"{"a":1e999"#] {
+            assert!(decode_with_huge_numbers(none).is_err());
+        }
     }
 
     #[test]

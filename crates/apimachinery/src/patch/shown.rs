@@ -1,15 +1,50 @@
-//! The text of a patched document as upstream's messages show it: [`merged`].
+//! The text of a patched document as upstream's messages show it: [`merged`] and [`operated`].
 //!
 //! Upstream patches texts (evanphx/json-patch): what a patch does not touch keeps the order of its members, and numbers and
 //! strings are written as they came. Objects that it changes are maps of Go, whose members are sorted.
 
+use crate::interrupt::pause;
 use std::collections::BTreeMap;
 
 /// Bytes of a document and its patch up to which the result is shown in upstream's order. Every member costs memory here, and
 /// nobody reads more.
 const LONGEST: usize = 256 << 10;
 
+/// The result of a JSON patch that applies. `None` if the texts are none, or long, or the patch is costly.
+pub fn operated(document: &str, patch: &str) -> Option<String> {
+    if document.len() + patch.len() > LONGEST {
+        return None;
+    }
+    let (mut document, patch) = (Reader::all(document)?, Reader::all(patch)?);
+    let Node::List(operations) = patch else {
+        return None;
+    };
+    let mut budget = COSTLIEST;
+    document.members();
+    for mut operation in operations {
+        pause();
+        document.operate(operation.members()?, &mut budget)?;
+    }
+    let mut out = String::new();
+    document.write(&mut out);
+    Some(out)
+}
+
+/// Nodes that the operations of a patch may copy or move.
+const COSTLIEST: usize = 1 << 18;
+
+fn spend(budget: &mut usize, cost: usize) -> Option<()> {
+    *budget = budget.checked_sub(cost)?;
+    Some(())
+}
+
+/// The text of a JSON string.
+fn decoded(text: &str) -> String {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
 /// A part of a document.
+#[derive(Clone)]
 enum Node<'t> {
     /// As it is written; strings with their quotes.
     Scalar(&'t str),
@@ -54,6 +89,111 @@ impl<'t> Node<'t> {
         match self {
             Self::Map(map) => Some(map),
             _ => None,
+        }
+    }
+
+    /// Applies an operation of a JSON patch. What it passes through becomes maps.
+    fn operate(&mut self, operation: &BTreeMap<String, Self>, budget: &mut usize) -> Option<()> {
+        let text = |name: &str| match operation.get(name) {
+            Some(Self::Scalar(text)) => decoded(text),
+            _ => String::new(),
+        };
+        let (path, from) = (text("path"), text("from"));
+        let value = || operation.get("value").cloned().unwrap_or(Self::Scalar("null"));
+        match text("op").as_str() {
+            "test" => {
+                if let Some(tested) = self.at(&path) {
+                    tested.open(budget)?;
+                }
+            }
+            "replace" if path.is_empty() => *self = value(),
+            "replace" => {
+                spend(budget, value().size())?;
+                match self.at(&path) {
+                    Some(old) => *old = value(),
+                    None => self.add(&path, value(), budget)?,
+                }
+            }
+            "add" => {
+                spend(budget, value().size())?;
+                self.add(&path, value(), budget)?;
+            }
+            "remove" => drop(self.remove(&path, budget)),
+            "move" => {
+                let moved = self.remove(&from, budget)?;
+                self.add(&path, moved, budget)?;
+            }
+            "copy" => {
+                let copied = self.at(&from).map_or(Self::Scalar("null"), |node| node.clone());
+                spend(budget, copied.size())?;
+                self.add(&path, copied, budget)?;
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// The number of nodes.
+    fn size(&self) -> usize {
+        1 + match self {
+            Self::Scalar(_) => 0,
+            Self::List(items) => items.iter().map(Self::size).sum(),
+            Self::Object(members) => members.iter().map(|(_, node)| node.size()).sum(),
+            Self::Map(members) => members.values().map(Self::size).sum(),
+        }
+    }
+
+    /// Makes all objects maps, as a comparison does.
+    fn open(&mut self, budget: &mut usize) -> Option<()> {
+        spend(budget, 1)?;
+        if let Self::List(items) = self {
+            return items.iter_mut().try_for_each(|item| item.open(budget));
+        }
+        let mut members = self.members().into_iter().flat_map(BTreeMap::values_mut);
+        members.try_for_each(|node| node.open(budget))
+    }
+
+    /// The node at a JSON pointer.
+    fn at(&mut self, path: &str) -> Option<&mut Self> {
+        let mut node = self;
+        for token in path.split('/').skip(1) {
+            node = match node {
+                Self::List(items) => {
+                    let at = place(token, items.len())?;
+                    items.get_mut(at)?
+                }
+                _ => node.members()?.get_mut(&unescaped(token))?,
+            };
+        }
+        Some(node)
+    }
+
+    fn add(&mut self, path: &str, value: Self, budget: &mut usize) -> Option<()> {
+        let (parent, token) = path.rsplit_once('/')?;
+        match self.at(parent)? {
+            Self::List(items) => {
+                // An index from the end counts the new item.
+                let at = match token {
+                    "-" => items.len(),
+                    _ => place(token, items.len() + 1)?,
+                };
+                spend(budget, items.len().checked_sub(at)?)?;
+                items.insert(at, value);
+            }
+            object => drop(object.members()?.insert(unescaped(token), value)),
+        }
+        Some(())
+    }
+
+    fn remove(&mut self, path: &str, budget: &mut usize) -> Option<Self> {
+        let (parent, token) = path.rsplit_once('/')?;
+        match self.at(parent)? {
+            Self::List(items) => {
+                let at = place(token, items.len())?;
+                spend(budget, items.len().checked_sub(at)?)?;
+                (at < items.len()).then(|| items.remove(at))
+            }
+            object => object.members()?.remove(&unescaped(token)),
         }
     }
 
@@ -125,6 +265,20 @@ impl<'t> Node<'t> {
                 out.push('}');
             }
         }
+    }
+}
+
+/// A token of a JSON pointer without its escapes.
+fn unescaped(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}
+
+/// The index that a token of a JSON pointer means in a list; negative ones count from its end.
+fn place(token: &str, length: usize) -> Option<usize> {
+    let at: isize = token.parse().ok()?;
+    match usize::try_from(at) {
+        Ok(at) => Some(at),
+        Err(_) => length.checked_sub(at.unsigned_abs()),
     }
 }
 
@@ -219,6 +373,34 @@ impl<'t> Reader<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_operations_pass_through_is_sorted() {
+        let document = r#"{"kind":"A","apiVersion":"v1","metadata":{"name":"a","labels":{"z":"1","b/c":"2"}},"spec":{"y":[{"d":1,"c":2},3],"x":1.50}}"#;
+        for (patch, result) in [
+            (
+                "[]",
+                r#"{"apiVersion":"v1","kind":"A","metadata":{"name":"a","labels":{"z":"1","b/c":"2"}},"spec":{"y":[{"d":1,"c":2},3],"x":1.50}}"#,
+            ),
+            (
+                r#"[{"op":"replace","path":"/metadata/labels/b~1c","value":{"b":1.0,"a":2}}]"#,
+                r#"{"apiVersion":"v1","kind":"A","metadata":{"labels":{"b/c":{"b":1.0,"a":2},"z":"1"},"name":"a"},"spec":{"y":[{"d":1,"c":2},3],"x":1.50}}"#,
+            ),
+            (
+                r#"[{"op":"copy","from":"/spec/y/0","path":"/spec/y/-"},{"op":"move","from":"/spec/y/-2","path":"/q"},{"op":"remove","path":"/metadata"}]"#,
+                r#"{"apiVersion":"v1","kind":"A","q":3,"spec":{"x":1.50,"y":[{"d":1,"c":2},{"d":1,"c":2}]}}"#,
+            ),
+            (
+                r#"[{"op":"test","path":"/spec/y","value":[]},{"op":"add","path":"/spec/y/1","value":"é"},{"op":"remove","path":"/metadata"}]"#,
+                r#"{"apiVersion":"v1","kind":"A","spec":{"x":1.50,"y":[{"c":2,"d":1},"é",3]}}"#,
+            ),
+        ] {
+            assert_eq!(operated(document, patch).as_deref(), Some(result), "{patch}");
+        }
+        assert_eq!(operated(document, "{}"), None);
+        let doubling = [r#"{"op":"copy","from":"/spec","path":"/spec/y/0"}"#; 60].join(",");
+        assert_eq!(operated(document, &format!("[{doubling}]")), None);
+    }
 
     #[test]
     fn what_a_patch_leaves_alone_keeps_its_order() {

@@ -35,6 +35,10 @@ const ELEMENT_ORDER: &str = "$setElementOrder";
 pub trait PatchSchema: Copy {
     /// The member `name`; `None` if a struct declares no such field.
     fn field(self, name: &str) -> Option<FieldPatch<Self>>;
+    /// Whether this is a map, in which nothing can be looked up.
+    fn is_map(self) -> bool {
+        false
+    }
     /// The type's Go name, used in messages.
     fn type_name(self) -> &'static str;
 }
@@ -105,9 +109,10 @@ fn no_list(v: &Value) -> Status {
 fn lookup<S: PatchSchema>(schema: S, name: &str) -> Result<FieldPatch<S>, Status> {
     schema.field(name).ok_or_else(|| {
         let t = schema.type_name();
-        Status::raw_error(format!(
-            "unable to find api field in struct {t} for the json field {name:?}"
-        ))
+        Status::raw_error(match schema.is_map() {
+            true => "merging an object in json but data type is not struct, instead is: map".to_owned(),
+            false => format!("unable to find api field in struct {t} for the json field {name:?}"),
+        })
     })
 }
 
@@ -239,11 +244,10 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
     let mut taken: HashSet<Str> = HashSet::new();
     let mut new: Vec<(Str, Option<Value>)> = Vec::new();
     for (directive, order) in directives {
-        let name = directed(&directive, ELEMENT_ORDER, WHAT)?;
         let Value::Array(order) = order else {
             return Err(no_list(&order));
         };
-        let field = lookup(schema, name)?;
+        let name = directed(&directive, ELEMENT_ORDER, WHAT)?;
         if patch.get(name).is_some_and(Value::is_null) {
             continue;
         }
@@ -257,6 +261,7 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
             Some(Value::Array(a)) => Some(std::mem::take(a)),
             Some(other) => return Err(no_list(other)),
         };
+        let field = lookup(schema, name)?;
         if change.is_some() {
             taken.insert(Str::new(name));
         }

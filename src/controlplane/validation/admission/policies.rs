@@ -8,6 +8,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, path_segment_name, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, strings};
+use std::collections::VecDeque;
 
 pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
     let mut out = ErrorList::new();
@@ -31,6 +32,13 @@ pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
         has_params,
         &path.child("matchConditions"),
     );
+    let mut compiled = Compiled {
+        errors: match mutating {
+            true => mutation_errors(v).into(),
+            false => compile_errors(v).into(),
+        },
+        is_trimmed: mutating,
+    };
     for (i, x) in spec.get("variables").items().iter().enumerate() {
         let at = path.child("variables").index(i);
         let name = x.str_at(&["name"]);
@@ -49,22 +57,35 @@ pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
                 "expression is not specified",
             ));
         }
+        compiled.report(&mut out, &format!("variables[{i}].expression"));
     }
-    let errors = match mutating {
-        true => {
-            mutations(&mut out, spec, &path);
-            mutation_errors(v)
-        }
-        false => {
-            validations(&mut out, v, spec, &path);
-            compile_errors(v)
-        }
-    };
-    for (at, text, why) in errors {
-        let text = if mutating { text.trim() } else { text.as_str() };
-        out.push(FieldError::invalid(&path.child(&at), text, why));
+    match mutating {
+        true => mutations(&mut out, spec, &path, &mut compiled),
+        false => validations(&mut out, v, spec, &path, &mut compiled),
     }
+    compiled.report(&mut out, "");
     out
+}
+
+/// Errors of expressions, in the order of the expressions.
+struct Compiled {
+    /// The path within the spec, the expression, and what is wrong.
+    errors: VecDeque<(String, String, String)>,
+    /// Whether expressions are shown without the white space around them.
+    is_trimmed: bool,
+}
+
+impl Compiled {
+    /// Adds the next errors that are at this path or below it.
+    fn report(&mut self, out: &mut ErrorList, at: &str) {
+        let is_next = |(place, ..): &(String, String, String)| place.starts_with(at);
+        while self.errors.front().is_some_and(is_next)
+            && let Some((place, text, why)) = self.errors.pop_front()
+        {
+            let text = if self.is_trimmed { text.trim() } else { text.as_str() };
+            out.push(FieldError::invalid(&FieldPath::new("spec").child(&place), text, why));
+        }
+    }
 }
 
 fn is_identifier(s: &str) -> bool {
@@ -124,7 +145,7 @@ fn param_kind(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath) {
+fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath, compiled: &mut Compiled) {
     let (checks, notes) = (spec.get("validations").items(), spec.get("auditAnnotations").items());
     if checks.is_empty() && notes.is_empty() {
         for key in ["validations", "auditAnnotations"] {
@@ -143,7 +164,8 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath) {
                 "expression is not specified",
             ));
         }
-        for key in ["message", "messageExpression"] {
+        compiled.report(out, &format!("validations[{i}]."));
+        for key in ["messageExpression", "message"] {
             let Some(text) = x.get(key).as_str().filter(|t| !t.is_empty()) else {
                 continue;
             };
@@ -200,7 +222,7 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath) {
                 &at.child("valueExpression"),
                 "must not exceed 5120 bytes in length",
             )),
-            _ => {}
+            _ => compiled.report(out, &format!("auditAnnotations[{i}].")),
         }
         if !seen.insert(key) {
             out.push(FieldError::duplicate(&at.child("key"), key));
@@ -208,7 +230,7 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath) {
     }
 }
 
-fn mutations(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+fn mutations(out: &mut ErrorList, spec: &Value, path: &FieldPath, compiled: &mut Compiled) {
     let all = spec.get("mutations").items();
     let at = path.child("mutations");
     if all.is_empty() {
@@ -230,6 +252,7 @@ fn mutations(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         } else if m.str_at(&[mine, "expression"]).trim().is_empty() {
             out.push(FieldError::required(&at.child(mine).child("expression"), ""));
         }
+        compiled.report(out, &format!("mutations[{i}]."));
         if !m.get(other).is_null() {
             out.push(FieldError::invalid(
                 &at.child(other),

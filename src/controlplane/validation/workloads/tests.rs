@@ -82,7 +82,7 @@ fn revision_data_is_an_immutable_object() {
     assert_eq!(aggregate(&controller_revision(&v)), "[]");
     assert_eq!(
         aggregate(&controller_revision(&json!({"revision": -1, "data": null}))),
-        "[data: Required value: data is mandatory, revision: Invalid value: -1: must be greater than or equal to 0]"
+        "[revision: Invalid value: -1: must be greater than or equal to 0, data: Required value: data is mandatory]"
     );
     assert_eq!(
         aggregate(&controller_revision_update(

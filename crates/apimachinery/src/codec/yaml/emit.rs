@@ -4,6 +4,7 @@
 
 use super::resolve::{Plain, is_base60, is_timestamp, resolve};
 use crate::codec::json::{self, DEEPEST_INDENT};
+use crate::interrupt::pause;
 use crate::value::Value;
 
 /// Encodes a document with a final newline and without `---`.
@@ -39,18 +40,19 @@ fn block(v: &Value, indent: usize, begun: bool, out: &mut String) {
     let mut begun = begun;
     match v {
         Value::Object(m) => {
-            for (k, v) in m.iter() {
+            for (k, v) in in_order(m.iter().collect()) {
+                pause();
                 if !std::mem::take(&mut begun) {
                     pad(indent, out);
                 }
                 // YAML limits implicit keys in length; goyaml writes long ones as explicit keys.
                 if k.len() > 128 {
                     out.push_str("? ");
-                    one_line(k, out);
+                    folded(k, None, out);
                     out.push('\n');
                     pad(indent, out);
                 } else {
-                    one_line(k, out);
+                    folded(k, None, out);
                 }
                 out.push(':');
                 match v {
@@ -108,7 +110,7 @@ fn inline(v: &Value, indent: usize, out: &mut String) {
         Value::Int(i) => out.push_str(&i.to_string()),
         Value::Float(_) => out.push_str(&crate::patch::go_print(v)),
         Value::String(s) if fits_block(s) => text_block(s, indent.max(2), out),
-        Value::String(s) => one_line(s, out),
+        Value::String(s) => folded(s, Some(indent), out),
         Value::Array(_) => out.push_str("[]"),
         Value::Object(_) => out.push_str("{}"),
     }
@@ -144,19 +146,142 @@ fn text_block(s: &str, indent: usize, out: &mut String) {
     }
 }
 
-/// Writes a string on one line with the least quoting its content allows.
-fn one_line(s: &str, out: &mut String) {
+/// Writes a string with the least quoting its content allows. With an indent, lines are broken at the first
+/// single space behind the column of [`WIDTH`], like upstream's.
+fn folded(s: &str, indent: Option<usize>, out: &mut String) {
     // Double quotes for strings that would read back as another type, and for special characters.
     let other_type = resolve(s) != Plain::String || is_base60(s) || is_timestamp(s) || s == "<<" || s == "=";
+    let indent = indent.filter(|_| s.contains(' '));
+    let mut line = Line {
+        column: indent.map_or(0, |_| column(out)),
+        indent,
+        after_space: false,
+    };
     if other_type || !s.chars().all(is_printable) {
-        double_quoted(s, out);
+        line.column += 1;
+        double_quoted(s, &mut line, out);
     } else if fits_plain(s) {
-        out.push_str(s);
+        line.text(s, false, out);
     } else {
         out.push('\'');
-        out.push_str(&s.replace('\'', "''"));
+        line.column += 1;
+        line.text(s, true, out);
         out.push('\'');
     }
+}
+
+/// Lines are broken behind this column.
+const WIDTH: usize = 80;
+
+/// The column at the end of the text.
+fn column(out: &str) -> usize {
+    let line = out.rfind('\n').map_or(out, |at| &out[at + 1..]);
+    line.chars().count()
+}
+
+/// The line that a scalar is written to.
+struct Line {
+    column: usize,
+    /// The indent of further lines; without one, the scalar stays on its line.
+    indent: Option<usize>,
+    after_space: bool,
+}
+
+impl Line {
+    /// Whether a space, which is not the first character, is to become a break.
+    fn breaks(&self) -> Option<usize> {
+        self.indent.filter(|_| !self.after_space && self.column > WIDTH)
+    }
+
+    fn next_line(&mut self, indent: usize, out: &mut String) {
+        out.push('\n');
+        pad(indent, out);
+        self.column = indent;
+    }
+
+    fn push(&mut self, c: char, out: &mut String) {
+        out.push(c);
+        self.column += 1;
+    }
+
+    /// Writes a plain scalar, or what is between single quotes.
+    fn text(&mut self, s: &str, quoted: bool, out: &mut String) {
+        if self.indent.is_none() {
+            return match quoted {
+                true => out.push_str(&s.replace('\'', "''")),
+                false => out.push_str(s),
+            };
+        }
+        let mut chars = s.chars().peekable();
+        let mut is_first = true;
+        while let Some(c) = chars.next() {
+            match self.breaks() {
+                Some(indent) if c == ' ' && !is_first && chars.peek().is_some_and(|next| *next != ' ') => {
+                    self.next_line(indent, out);
+                }
+                _ => self.push(c, out),
+            }
+            if c == '\'' && quoted {
+                self.push(c, out);
+            }
+            self.after_space = c == ' ';
+            is_first = false;
+        }
+    }
+}
+
+/// The members in the order of upstream's writer: letters behind other characters, numbers by value.
+fn in_order<'v>(mut members: Vec<(&'v str, &'v Value)>) -> Vec<(&'v str, &'v Value)> {
+    if members.is_sorted_by(|a, b| !precedes(b.0, a.0)) {
+        return members;
+    }
+    // The order is not total, so the sort of the standard library might panic.
+    let behind = in_order(members.split_off(members.len() / 2));
+    let ahead = in_order(members);
+    let mut out = Vec::with_capacity(ahead.len() + behind.len());
+    let (mut ahead, mut behind) = (ahead.into_iter().peekable(), behind.into_iter().peekable());
+    while let (Some(a), Some(b)) = (ahead.peek(), behind.peek()) {
+        pause();
+        let next = if precedes(b.0, a.0) {
+            behind.next()
+        } else {
+            ahead.next()
+        };
+        out.extend(next);
+    }
+    out.extend(ahead);
+    out.extend(behind);
+    out
+}
+
+/// Whether upstream's writer puts one key before another.
+fn precedes(a: &str, b: &str) -> bool {
+    let same: usize = (a.chars().zip(b.chars()))
+        .take_while(|(x, y)| x == y)
+        .map(|(x, _)| x.len_utf8())
+        .sum();
+    let (rest_a, rest_b) = (&a[same..], &b[same..]);
+    let (Some(x), Some(y)) = (rest_a.chars().next(), rest_b.chars().next()) else {
+        return rest_a.len() < rest_b.len();
+    };
+    match (x.is_alphabetic(), y.is_alphabetic()) {
+        (true, true) => return x < y,
+        (false, false) => {}
+        (_, is_letter) => return is_letter,
+    }
+    // Zeros behind another digit are part of a longer number.
+    let before = a[..same].trim_end_matches('0');
+    let is_inside = before.ends_with(|c: char| c.is_ascii_digit());
+    let lead = i64::from((x == '0' || y == '0') && is_inside);
+    let number = |rest: &str| {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit);
+        digits.fold((lead, 0_usize), |(n, length), digit| {
+            let next = n.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
+            (next, length + 1)
+        })
+    };
+    let (m, n) = (number(rest_a), number(rest_b));
+    if m == n { x < y } else { m < n }
 }
 
 fn fits_plain(s: &str) -> bool {
@@ -176,20 +301,83 @@ fn fits_plain(s: &str) -> bool {
         && !s.contains(" #")
 }
 
-fn double_quoted(s: &str, out: &mut String) {
+fn double_quoted(s: &str, line: &mut Line, out: &mut String) {
     out.push('"');
-    for c in s.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if is_printable(c) => out.push(c),
-            c if u32::from(c) < 0x100 => out.push_str(&format!("\\x{:02X}", u32::from(c))),
-            c if u32::from(c) < 0x10000 => out.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => out.push_str(&format!("\\U{:08X}", u32::from(c))),
+    let mut escaped = String::new();
+    for (i, c) in s.char_indices() {
+        let inner = i > 0 && i + 1 < s.len();
+        if let Some(indent) = line.breaks().filter(|_| c == ' ' && inner) {
+            line.next_line(indent, out);
+            if s[i + 1..].starts_with(' ') {
+                line.push('\\', out);
+            }
+            line.after_space = true;
+            continue;
         }
+        escaped.clear();
+        match c {
+            '"' => escaped.push_str("\\\""),
+            '\\' => escaped.push_str("\\\\"),
+            '\n' => escaped.push_str("\\n"),
+            '\r' => escaped.push_str("\\r"),
+            '\t' => escaped.push_str("\\t"),
+            c if is_printable(c) => escaped.push(c),
+            c if u32::from(c) < 0x100 => escaped.push_str(&format!("\\x{:02X}", u32::from(c))),
+            c if u32::from(c) < 0x10000 => escaped.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => escaped.push_str(&format!("\\U{:08X}", u32::from(c))),
+        }
+        out.push_str(&escaped);
+        line.column += escaped.chars().count();
+        line.after_space = c == ' ';
     }
     out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn long_lines_are_broken_at_spaces_like_upstreams() {
+        let words = "x in version \"v1\" cannot be handled as a StatefulSet: no kind \"x\" is registered for version \"apps/v1\"";
+        assert_eq!(
+            to_string(&json!({"message": words})),
+            "message: 'x in version \"v1\" cannot be handled as a StatefulSet: no kind \"x\" is registered\n  for version \"apps/v1\"'\n"
+        );
+        let long = "a".repeat(80);
+        for (text, want) in [
+            (format!("{long} b c"), format!("k: {long}\n  b c\n")),
+            (format!("{long}  b c"), format!("k: {long}  b\n  c\n")),
+            (
+                format!("é{}\x01 b  c", &long[..74]),
+                format!("k: \"é{}\\x01\n  b  c\"\n", &long[..74]),
+            ),
+            (format!("\x01{long}  b"), format!("k: \"\\x01{long}\n  \\ b\"\n")),
+            (format!("{long}-{long}"), format!("k: {long}-{long}\n")),
+        ] {
+            assert_eq!(to_string(&json!({"k": text.clone()})), want, "{text}");
+        }
+        let listed = to_string(&json!({"l": [{"k": format!("{long} b")}]}));
+        assert_eq!(listed, format!("l:\n- k: {long}\n    b\n"));
+    }
+
+    #[test]
+    fn keys_are_ordered_like_upstreams() {
+        let sorted = [
+            "", ".", "1a", "8", "80", "443", "A", "a", "a.b", "a8", "a10", "a100", "aB", "ab",
+        ];
+        for (i, a) in sorted.iter().enumerate() {
+            for (j, b) in sorted.iter().enumerate() {
+                assert_eq!(precedes(a, b), i < j, "{a} {b}");
+            }
+        }
+        let members: Vec<String> = (0..50).map(|i| format!("k{}", i * 37 % 50)).collect();
+        let object = Value::Object(members.iter().map(|k| (k.as_str(), Value::Null)).collect());
+        let keys = to_string(&object).replace(": null", "");
+        assert_eq!(
+            keys.lines().map(str::to_owned).collect::<Vec<_>>(),
+            (0..50).map(|i| format!("k{i}")).collect::<Vec<_>>()
+        );
+    }
 }

@@ -153,6 +153,16 @@ fn errors_match_upstream() {
             "expected a []interface {}, but received a map[string]interface {}",
         ),
         (
+            json!({"$setElementOrder": {"x": "y"}}),
+            500,
+            "expected a []interface {}, but received a map[string]interface {}",
+        ),
+        (
+            json!({"$setElementOrder": []}),
+            400,
+            "invalid patch format of setElementOrder list",
+        ),
+        (
             json!({"bogus": {"a": 2}}),
             500,
             "unable to find api field in struct Toy for the json field \"bogus\"",
@@ -190,7 +200,7 @@ fn errors_match_upstream() {
         (
             json!({"$setElementOrder/bogus": [{"name": "a"}]}),
             500,
-            "unable to find api field in struct Toy for the json field \"bogus\"",
+            "expected a []interface {}, but received a map[string]interface {}",
         ),
         (
             json!({"finalizers": ["x"]}),

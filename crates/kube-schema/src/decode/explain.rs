@@ -1,0 +1,522 @@
+//! The error of Go's decoder for a document that does not fit its type, found in the document's own order
+//! and with its own spelling of numbers. The tree has neither, so only the refusal of a body reads it again.
+//!
+//! Start at [`explain`].
+
+use super::{DecodeError, SCHEMA, dot, go_struct, go_type, of_schema_or, scalar};
+use crate::{Field, FreeForm, SchemaOr, Ty, TypeDef, by_name};
+use torana_apimachinery::interrupt::pause;
+use torana_apimachinery::value::{Str, Value};
+
+/// Facts about Go's types that the schema lacks; see the file.
+const GO_TYPES: &str = include_str!("go_types.txt");
+
+/// The deepest nesting that is explained; documents are not decoded beyond it.
+const MAX_DEPTH: usize = torana_apimachinery::codec::json::MAX_DEPTH;
+
+/// The error of Go's decoder for `json`, a syntactically valid document of type `def`; `None` if it fits.
+///
+/// Values that a type with its own parser refuses (a quantity, a time) end the decoding. Other values of a
+/// wrong type do not; the first is reported if nothing ends it.
+pub fn explain(def: &'static TypeDef, json: &[u8]) -> Option<DecodeError> {
+    let mut reader = Reader { json, at: 0 };
+    let mut cx = Cx::default();
+    let ended = cx.value(&mut reader, Some(Ty::Struct(type_ref(def)?)), 0, 0).err();
+    ended.or(cx.mismatch).map(|e| DecodeError(e.text()))
+}
+
+fn type_ref(def: &'static TypeDef) -> Option<crate::TypeRef> {
+    let place = crate::types().binary_search_by(|t| t.name.cmp(def.name)).ok()?;
+    u16::try_from(place).ok().map(crate::TypeRef)
+}
+
+/// What is known of a field beyond the schema: its Go type, if that does not follow from the schema, and the
+/// embedded structs that contain it.
+#[derive(Clone, Copy, Default)]
+struct GoField {
+    go_type: Option<&'static str>,
+    embedded: Option<&'static str>,
+}
+
+fn go_field(def: &TypeDef, field: &str) -> GoField {
+    if !def.gvks.is_empty() && matches!(field, "apiVersion" | "kind") {
+        return GoField {
+            go_type: None,
+            embedded: Some("TypeMeta"),
+        };
+    }
+    let definition = def.name.strip_prefix("io.k8s.").unwrap_or(def.name);
+    let of_field = |line: &&'static str| {
+        let rest = line.strip_prefix(definition)?.strip_prefix('.')?.strip_prefix(field)?;
+        rest.strip_prefix(' ')
+    };
+    let found = GO_TYPES.lines().find_map(|line| of_field(&line));
+    let mut words = found.into_iter().flat_map(|rest| rest.split(' '));
+    GoField {
+        go_type: words.next().filter(|t| *t != "-"),
+        embedded: words.next(),
+    }
+}
+
+/// The type of an element of a Go type.
+fn element(go_type: &'static str) -> Option<&'static str> {
+    let inner = match go_type.strip_prefix("[]") {
+        Some(inner) => inner,
+        None => go_type.strip_prefix("map[")?.split_once(']')?.1,
+    };
+    Some(inner.trim_start_matches('*'))
+}
+
+/// An error of Go's decoder.
+enum GoError {
+    /// `UnmarshalTypeError`
+    Type {
+        what: String,
+        go_type: String,
+        owner: Option<&'static str>,
+        path: String,
+    },
+    Text(String),
+}
+
+impl GoError {
+    fn text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Type {
+                what,
+                go_type,
+                owner,
+                path,
+            } => match owner {
+                Some(owner) => {
+                    format!("json: cannot unmarshal {what} into Go struct field {owner}.{path} of type {go_type}")
+                }
+                None => format!("json: cannot unmarshal {what} into Go value of type {go_type}"),
+            },
+        }
+    }
+}
+
+type Step = Result<(), GoError>;
+
+/// Go's decoder: the fields that lead to the value that is decoded, and the first value of a wrong type.
+#[derive(Default)]
+struct Cx {
+    fields: Vec<(&'static TypeDef, &'static Field)>,
+    mismatch: Option<GoError>,
+}
+
+impl Cx {
+    /// The innermost struct, and the path of the fields.
+    fn context(&self) -> (Option<&'static str>, String) {
+        let mut path = String::new();
+        for (def, field) in &self.fields {
+            for name in go_field(def, field.name).embedded.into_iter().chain([field.name]) {
+                dot(&mut path, name);
+            }
+        }
+        (self.fields.last().map(|(def, _)| def.go_name()), path)
+    }
+
+    fn wrong(&self, what: impl Into<String>, go_type: impl Into<String>) -> GoError {
+        let (owner, path) = self.context();
+        GoError::Type {
+            what: what.into(),
+            go_type: go_type.into(),
+            owner,
+            path,
+        }
+    }
+
+    /// Records a value of a wrong type if it is the first one. What it takes to name it is not cheap.
+    fn record(&mut self, what: impl FnOnce() -> String, go_type: impl FnOnce(&Self) -> String) {
+        if self.mismatch.is_none() {
+            self.mismatch = Some(self.wrong(what(), go_type(self)));
+        }
+    }
+
+    /// The Go type of a value that is so many lists or maps below the innermost field.
+    fn type_of(&self, ty: Ty, below: usize) -> String {
+        let field = self.fields.last();
+        let mut known = field.and_then(|(def, field)| go_field(def, field.name).go_type);
+        for _ in 0..below {
+            known = known.and_then(element);
+        }
+        known.map_or_else(|| go_type(ty), str::to_owned)
+    }
+
+    fn value(&mut self, r: &mut Reader<'_>, ty: Option<Ty>, below: usize, depth: usize) -> Step {
+        pause();
+        let kind = r.kind();
+        let Some(ty) = ty.filter(|_| depth <= MAX_DEPTH && kind != Kind::Null) else {
+            r.skip();
+            return Ok(());
+        };
+        match (ty, kind) {
+            (Ty::Struct(def), Kind::Object) => self.object(r, def.get(), depth),
+            (Ty::List(t), Kind::Array) => r.each(|r| self.value(r, Some(*t), below + 1, depth + 1)),
+            (Ty::Map(t), Kind::Object) => r.members(|r, _| self.value(r, Some(*t), below + 1, depth + 1)),
+            (Ty::Bytes, Kind::Array) => r.each(|r| {
+                self.byte(r);
+                Ok(())
+            }),
+            (Ty::SchemaOr(or), _) => self.schema_or(r, or, depth),
+            _ => {
+                let text = r.skip();
+                self.scalar(ty, below, kind, text)
+            }
+        }
+    }
+
+    /// A value that is read as a whole.
+    fn scalar(&mut self, ty: Ty, below: usize, kind: Kind, text: &str) -> Step {
+        let own = |result: Result<(), DecodeError>| result.map_err(|e| GoError::Text(e.0));
+        match (ty, kind) {
+            (Ty::String, Kind::String) | (Ty::Bool, Kind::Bool) => {}
+            (Ty::Any(FreeForm::Object), Kind::Object) => {}
+            (Ty::Any(FreeForm::RawExtension | FreeForm::FieldsV1 | FreeForm::Json | FreeForm::Patch), _) => {}
+            (Ty::Int32, Kind::Number) if text.parse::<i32>().is_ok() => {}
+            (Ty::Int64, Kind::Number) if text.parse::<i64>().is_ok() => {}
+            (Ty::Float, Kind::Number) if text.parse::<f64>().is_ok_and(f64::is_finite) => {}
+            (Ty::Int32 | Ty::Int64 | Ty::Float, Kind::Number) => {
+                self.record(|| format!("number {text}"), |cx| cx.type_of(ty, below));
+            }
+            (Ty::Time, Kind::String) => return own(scalar::time(&mut unquoted(text))),
+            (Ty::MicroTime, Kind::String) => return own(scalar::micro_time(&mut unquoted(text))),
+            (Ty::Time | Ty::MicroTime, _) => return Err(self.wrong(kind.name(), "string")),
+            (Ty::Quantity, _) => {
+                let bare = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
+                return own(scalar::quantity(&mut Value::from(bare.trim())));
+            }
+            (Ty::IntOrString, Kind::String) => {}
+            (Ty::IntOrString, Kind::Number) if text.parse::<i32>().is_ok() => {}
+            (Ty::IntOrString, Kind::Number) => return Err(self.wrong(format!("number {text}"), "int32")),
+            (Ty::IntOrString, _) => return Err(self.wrong(kind.name(), "int32")),
+            (Ty::Bytes, Kind::String) => {
+                if let Err(e) = scalar::base64(&unquoted(text)) {
+                    self.mismatch.get_or_insert(GoError::Text(e.0));
+                }
+            }
+            (Ty::Struct(def), _) => self.record(|| kind.name().into(), |_| go_struct(def.get())),
+            _ => self.record(|| kind.name().into(), |cx| cx.type_of(ty, below)),
+        }
+        Ok(())
+    }
+
+    /// An element of a list of bytes.
+    fn byte(&mut self, r: &mut Reader<'_>) {
+        let kind = r.kind();
+        let text = r.skip();
+        match kind {
+            Kind::Null => {}
+            Kind::Number if text.parse::<u8>().is_ok() => {}
+            Kind::Number => self.record(|| format!("number {text}"), |_| "uint8".into()),
+            _ => self.record(|| kind.name().into(), |_| "uint8".into()),
+        }
+    }
+
+    fn object(&mut self, r: &mut Reader<'_>, def: &'static TypeDef, depth: usize) -> Step {
+        r.members(|r, key| {
+            let Some(field) = def.field(key) else {
+                return self.value(r, None, 0, depth);
+            };
+            self.fields.push((def, field));
+            self.value(r, Some(field.ty), 0, depth + 1)?;
+            self.fields.pop();
+            Ok(())
+        })
+    }
+
+    /// A schema or a shorthand for it, which Go decodes on its own. Its error gets the outer struct, and the
+    /// outer path before its own.
+    fn schema_or(&mut self, r: &mut Reader<'_>, or: SchemaOr, depth: usize) -> Step {
+        let kind = r.kind();
+        let ty = by_name(SCHEMA).and_then(type_ref).map(Ty::Struct);
+        let mut inner = Self::default();
+        let ended = match (or, kind) {
+            (_, Kind::Object) => inner.value(r, ty, 0, depth),
+            (SchemaOr::Array, Kind::Array) => r.each(|r| inner.value(r, ty, 0, depth + 1)),
+            (SchemaOr::StringArray, Kind::Array) => r.each(|r| inner.value(r, Some(Ty::String), 1, depth + 1)),
+            _ => {
+                r.skip();
+                match of_schema_or(or, kind == Kind::Bool) {
+                    Some(text) => Err(GoError::Text(text.to_owned())),
+                    None => Ok(()),
+                }
+            }
+        };
+        match ended.err().or(inner.mismatch) {
+            None => Ok(()),
+            Some(GoError::Type {
+                what, go_type, path, ..
+            }) if !self.fields.is_empty() => {
+                let (owner, mut whole) = self.context();
+                if !path.is_empty() {
+                    dot(&mut whole, &path);
+                }
+                Err(GoError::Type {
+                    what,
+                    go_type,
+                    owner,
+                    path: whole,
+                })
+            }
+            Some(e) => Err(e),
+        }
+    }
+}
+
+/// The text of a JSON string.
+fn unquoted(text: &str) -> Str {
+    serde_json::from_str::<String>(text).unwrap_or_default().into()
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Null,
+    Bool,
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool => "bool",
+            Self::Number => "number",
+            Self::String => "string",
+            Self::Array => "array",
+            Self::Object => "object",
+        }
+    }
+}
+
+/// A position in a valid JSON text. An invalid one yields other values, but ends.
+struct Reader<'a> {
+    json: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn peek(&mut self) -> u8 {
+        while self.json.get(self.at).is_some_and(u8::is_ascii_whitespace) {
+            self.at += 1;
+        }
+        self.json.get(self.at).copied().unwrap_or(0)
+    }
+
+    fn kind(&mut self) -> Kind {
+        match self.peek() {
+            b'{' => Kind::Object,
+            b'[' => Kind::Array,
+            b'"' => Kind::String,
+            b't' | b'f' => Kind::Bool,
+            b'n' | 0 => Kind::Null,
+            _ => Kind::Number,
+        }
+    }
+
+    /// Whether the next token is this one, which is then read.
+    fn takes(&mut self, token: u8) -> bool {
+        let found = self.peek() == token;
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Skips a value and returns its text.
+    fn skip(&mut self) -> &'a str {
+        self.peek();
+        let (from, mut depth) = (self.at, 0_usize);
+        loop {
+            pause();
+            match self.peek() {
+                0 => break,
+                b'"' => self.string(),
+                b'{' | b'[' => {
+                    depth += 1;
+                    self.at += 1;
+                }
+                b'}' | b']' => {
+                    depth = depth.saturating_sub(1);
+                    self.at += 1;
+                }
+                b',' | b':' => self.at += 1,
+                _ => self.word(),
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        std::str::from_utf8(self.json.get(from..self.at).unwrap_or_default()).unwrap_or_default()
+    }
+
+    fn string(&mut self) {
+        self.at += 1;
+        while let Some(b) = self.json.get(self.at) {
+            self.at += match b {
+                b'\\' => 2,
+                _ => 1,
+            };
+            if *b == b'"' {
+                return;
+            }
+        }
+    }
+
+    /// A number, `true`, `false` or `null`.
+    fn word(&mut self) {
+        let rest = self.json.get(self.at..).unwrap_or_default();
+        let ends = |b: &u8| b.is_ascii_whitespace() || matches!(b, b',' | b':' | b']' | b'}');
+        self.at += rest.iter().position(ends).unwrap_or(rest.len()).max(1);
+    }
+
+    fn each(&mut self, mut item: impl FnMut(&mut Self) -> Step) -> Step {
+        self.takes(b'[');
+        while !self.takes(b']') && self.peek() != 0 {
+            let before = self.at;
+            item(self)?;
+            self.takes(b',');
+            self.at = self.at.max(before + 1);
+        }
+        Ok(())
+    }
+
+    fn members(&mut self, mut member: impl FnMut(&mut Self, &str) -> Step) -> Step {
+        self.takes(b'{');
+        while !self.takes(b'}') && self.peek() != 0 {
+            let before = self.at;
+            let key = unquoted(self.skip());
+            self.takes(b':');
+            member(self, &key)?;
+            self.takes(b',');
+            self.at = self.at.max(before + 1);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::by_gvk;
+
+    #[test]
+    fn errors_name_gos_types_in_document_order() {
+        let pod = |json: &str| explain(by_gvk("", "v1", "Pod").unwrap(), json.as_bytes()).map(|e| e.0);
+        let into = |what: &str, field: &str, ty: &str| {
+            Some(format!(
+                "json: cannot unmarshal {what} into Go struct field {field} of type {ty}"
+            ))
+        };
+        for (json, want) in [
+            (r#"{"metadata": {"name": "a"}, "x": [1e400]}"#, None),
+            (
+                r#"{"spec": {"restartPolicy": 1, "containers": [{"name": 5}]}}"#,
+                into("number", "PodSpec.spec.restartPolicy", "v1.RestartPolicy"),
+            ),
+            (
+                r#"{"spec":{"containers":[{"livenessProbe":{"periodSeconds":1e400}}]}}"#,
+                into(
+                    "number 1e400",
+                    "Probe.spec.containers.livenessProbe.periodSeconds",
+                    "int32",
+                ),
+            ),
+            (
+                r#"{"spec":{"volumes":[{"name":"a","hostPath":true}]}}"#,
+                into(
+                    "bool",
+                    "Volume.spec.volumes.VolumeSource.hostPath",
+                    "v1.HostPathVolumeSource",
+                ),
+            ),
+            (
+                r#"{"metadata":{"creationTimestamp":1}}"#,
+                into("number", "ObjectMeta.metadata.creationTimestamp", "string"),
+            ),
+            (
+                r#"{"metadata":{"ownerReferences":[{"uid":[1,{"a":"]"}],"kind":1}]}}"#,
+                into("array", "OwnerReference.metadata.ownerReferences.uid", "types.UID"),
+            ),
+            (
+                r#"{"spec":{"containers":[{"ports":[{"protocol":{}}], "name":1}]}}"#,
+                into("object", "ContainerPort.spec.containers.ports.protocol", "v1.Protocol"),
+            ),
+            (
+                r#"{"spec":{"containers":[{"securityContext":{"capabilities":{"add":[1]}}}]}}"#,
+                into(
+                    "number",
+                    "Capabilities.spec.containers.securityContext.capabilities.add",
+                    "v1.Capability",
+                ),
+            ),
+            (
+                r#"{"metadata":1,"spec":{"activeDeadlineSeconds":"\"","containers":[{"resources":{"limits":{"cpu":"x y"}}}]}}"#,
+                Some(
+                    torana_apimachinery::quantity::canonicalize("x y")
+                        .unwrap_err()
+                        .to_owned(),
+                ),
+            ),
+            (
+                "[]",
+                Some("json: cannot unmarshal array into Go value of type v1.Pod".to_owned()),
+            ),
+        ] {
+            assert_eq!(pod(json), want, "{json}");
+        }
+    }
+
+    #[test]
+    fn schemas_are_decoded_on_their_own() {
+        let def = by_gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
+        let schema = |json: &str| {
+            let whole = format!(r#"{{"spec":{{"versions":[{{"schema":{{"openAPIV3Schema":{json}}}}}]}}}}"#);
+            explain(def, whole.as_bytes()).map(|e| e.0)
+        };
+        let path = "spec.versions.schema.openAPIV3Schema";
+        assert_eq!(schema(r#"{"items":3,"additionalProperties":false}"#), None);
+        assert_eq!(
+            schema(r#"{"items":{"properties":{"a":{"type":1}}}}"#),
+            Some(format!(
+                "json: cannot unmarshal number into Go struct field JSONSchemaProps.{path}.items.properties.type of type string"
+            ))
+        );
+        assert_eq!(
+            schema(r#"{"type":1,"additionalProperties":[]}"#).as_deref(),
+            Some("boolean or JSON schema expected")
+        );
+    }
+
+    #[test]
+    fn facts_are_about_fields_of_the_table() {
+        for line in GO_TYPES.lines().filter(|line| !line.starts_with('#')) {
+            let (field, _) = line.split_once(' ').unwrap();
+            let (def, field) = field.rsplit_once('.').unwrap();
+            let def = by_name(&format!("io.k8s.{def}")).unwrap_or_else(|| panic!("{line}"));
+            assert!(def.field(field).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn broken_texts_end() {
+        for json in [
+            "",
+            "{",
+            "[",
+            "{\"spec\"",
+            "{\"spec\":",
+            "{]",
+            "{\"a\" 1}",
+            "}{",
+            "\"",
+            "{\"metadata\":{\"name\":}",
+        ] {
+            let _ = explain(by_gvk("", "v1", "Pod").unwrap(), json.as_bytes());
+        }
+    }
+}
