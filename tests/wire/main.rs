@@ -4,7 +4,10 @@
 //! - `WIRE_ONLY=crd` or `WIRE_ONLY=crd/lifecycle`: only these, with all differences.
 //! - `WIRE_SERVER=https://… WIRE_CA=ca.crt WIRE_TOKEN=…`: another server instead of a gateway.
 
-#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
+#![allow(
+    clippy::unwrap_used,
+    reason = "`allow-unwrap-in-tests` does not cover helper functions"
+)]
 
 mod callback;
 mod case;
@@ -38,7 +41,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// What a case may require that is not here, and why.
+/// Requirements of cases that this harness does not provide, with the reason.
 const ELSEWHERE: &[(&str, &str)] = &[(
     "sample",
     "needs Kubernetes' sample-apiserver and etcd; `SAMPLE_APISERVER=… make parity` runs it, and \
@@ -117,7 +120,7 @@ fn fallen(totals: &BTreeMap<String, Promise>, promised: &BTreeMap<String, Promis
 fn again(target: &Target, verdicts: &mut [Verdict<'_>], areas: &[String]) {
     let failed = |v: &&mut Verdict<'_>| v.passed() < v.steps.len() && areas.contains(&v.recording.case.area);
     for verdict in verdicts.iter_mut().filter(failed) {
-        let second = replay::judge(target, verdict.recording, LONG);
+        let second = replay::replay_and_compare(target, verdict.recording, LONG);
         if second.passed() > verdict.passed() {
             let id = verdict.recording.case.id();
             say(&format!(
@@ -134,7 +137,7 @@ fn prove_that_it_can_fail(target: &Target) {
     let id = "concurrency/delete-preconditions";
     let mut changed = recordings::load_some(&recordings::directory(), id).pop().unwrap();
     changed.recorded[3]["body"]["reason"] = "AlreadyExists".into();
-    let verdict = replay::judge(target, &changed, USUAL);
+    let verdict = replay::replay_and_compare(target, &changed, USUAL);
     let failed: Vec<&str> = verdict.steps.iter().flatten().map(|d| d.path.as_str()).collect();
     assert_eq!(failed, ["reason"], "{}", verdict.failures());
     assert_eq!(verdict.passed(), verdict.steps.len() - 1);
@@ -150,7 +153,7 @@ fn recorded_exchanges_are_answered_as_by_kube_apiserver() {
     let everything = only.is_empty();
     let (_running, target) = target();
     prove_that_it_can_fail(&target);
-    let mut verdicts = replay::all(&chosen, |r| replay::judge(&target, r, USUAL));
+    let mut verdicts = replay::all(&chosen, |r| replay::replay_and_compare(&target, r, USUAL));
     let promised = promises::read();
     if everything {
         let areas = fallen(&totals(&verdicts), &promised);
@@ -168,7 +171,7 @@ fn recorded_exchanges_are_answered_as_by_kube_apiserver() {
     if !everything {
         say(&failures);
         say(&format!("{totals:?}"));
-        // Of a part of an area nothing is promised.
+        // Promises are made for whole areas only.
         let whole = |area: &&String| promised[*area].total == totals[*area].total;
         assert_eq!(fallen.iter().find(whole), None, "an area fell below its promise");
         return;
@@ -219,7 +222,7 @@ fn record() {
     let all: Vec<&Recording> = recordings.iter().collect();
     let mut results = replay::all(&all, |recording| {
         let outcomes = match reason(recording) {
-            // What cannot be recorded here stays.
+            // Cases that cannot be recorded here keep their recording.
             Some(_) => recording.recorded.iter().cloned().map(Ok).collect(),
             None => replay::record(&target, recording, LONG),
         };

@@ -1,12 +1,13 @@
 //! The text of a patched document as upstream's messages show it: [`merged`].
 //!
-//! Upstream patches texts (evanphx/json-patch): what a patch does not touch keeps the order of its members, and numbers and
-//! strings are written as they came. Objects that it changes are maps of Go, whose members are sorted.
+//! Upstream patches texts (evanphx/json-patch): what a patch does not touch keeps the order of its members,
+//! and numbers and strings are written as they came. Objects that it changes are maps of Go, whose members
+//! are sorted.
 
 use std::collections::BTreeMap;
 
-/// Bytes of a document and its patch up to which the result is shown in upstream's order. Every member costs memory here, and
-/// nobody reads more.
+/// Bytes of a document and its patch up to which the result is shown in upstream's order. Every member costs
+/// memory here, and nobody reads more.
 const LONGEST: usize = 256 << 10;
 
 /// A part of a document.
