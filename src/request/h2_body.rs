@@ -68,8 +68,8 @@ impl H2Body {
     }
 }
 
-/// A reset with NO_ERROR ends the body without an error (RFC 9113, section 8.1): a response is complete although
-/// the request was not read whole, or a client no longer needs the rest of its request to be read.
+/// A reset with NO_ERROR ends the body without an error (RFC 9113, section 8.1): a response is complete
+/// although the request was not read whole, or a client no longer needs the rest of its request to be read.
 fn early_end(e: h2::Error) -> Option<Result<Frame<Bytes>, h2::Error>> {
     (e.reason() != Some(Reason::NO_ERROR)).then_some(Err(e))
 }

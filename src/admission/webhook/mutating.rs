@@ -2,7 +2,7 @@
 //! `admission/plugin/webhook/mutating/dispatcher.go`).
 //!
 //! ```text
-//! round 0: every webhook that matches. A change starts round 1 and marks the IfNeeded webhooks called so far.
+//! round 0: every webhook that matches. A change starts round 1, which calls the IfNeeded ones called so far.
 //! round 1: the marked ones that still match; all IfNeeded ones, if other plugins changed the object.
 //! ```
 
