@@ -121,12 +121,12 @@ fn main() {
     ] {
         let policies = policies(&constraints);
         runtime.block_on(async {
-            policies.judge(&write).await.expect("no policy concerns it");
+            policies.admit(&write).await.expect("no policy concerns it");
         });
         let name = format!("a write and 100 policies {name}");
         measure(&name, Duration::from_micros(2), || {
             runtime
-                .block_on(policies.judge(black_box(&write)))
+                .block_on(policies.admit(black_box(&write)))
                 .expect("no policy concerns it");
         });
     }

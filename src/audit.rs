@@ -5,7 +5,7 @@
 //! to it. Handlers add to a request's event through [`crate::request::AuditTrail`]. A server without a policy
 //! has no audit filter at all.
 //! ```text
-//! filter ─ submit ─▶ truncate ─▶ blocking ─────────────────▶ sink: log thread, or one POST; the request waits
+//! filter ─ submit ─▶ truncate ─▶ blocking ─────────────────▶ sink: log thread or POST; the request waits
 //!                             └▶ batch: bounded queue ─ worker ─▶ sink, in batches; requests do not wait
 //! ```
 

@@ -1,6 +1,6 @@
-//! [`TtlCache`]: a bounded concurrent cache whose entries expire. All caches of answers that others gave
-//! (token and access reviews, decrypted keys) are of this type; what they key by and how long they trust an
-//! answer is theirs.
+//! [`TtlCache`]: a bounded concurrent cache whose entries expire. All caches of answers from elsewhere (token
+//! and access reviews, decrypted keys) are of this type; each chooses its key and how long an answer is
+//! valid.
 //!
 //! The `quick_cache` crate bounds and evicts. Expiry is a comparison at each read on tokio's clock, which
 //! tests can pause. Expired entries stay until they are replaced or evicted, so they take memory, but never
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_cache_evicts_and_keeps_what_is_used() {
+    fn a_full_cache_evicts_entries_that_were_not_used() {
         let cache = TtlCache::new(64);
         cache.insert(0, (), Duration::from_secs(60));
         for key in 1..10_000 {

@@ -99,7 +99,7 @@ impl Controllers {
         let contended = config.shared_store;
         let mut election = Election::new(leases, &config.handler, config.identity.clone(), contended);
         loop {
-            // Biased towards stopping, here and below: an election never ends by itself.
+            // Biased towards stopping, here and below: an election never ends on its own.
             let mut leadership = tokio::select! {
                 biased;
                 () = stop.wait() => return,

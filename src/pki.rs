@@ -14,7 +14,7 @@ mod signing_key;
 pub(crate) use kubeconfig::{Credentials, Kubeconfig, write_kubeconfig, write_secret};
 pub(crate) use signer::Signer;
 
-use issue::{Authority, Leaf, Made};
+use issue::{Authority, GeneratedFiles, Leaf};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -130,8 +130,8 @@ pub(crate) fn ensure(options: &PkiOptions) -> Result<Pki, PkiError> {
             chain: false,
         },
     ];
-    let chain = |ca: &'static str, common_name: &str| -> Result<Made, PkiError> {
-        let mut made = Made::default();
+    let chain = |ca: &'static str, common_name: &str| -> Result<GeneratedFiles, PkiError> {
+        let mut made = GeneratedFiles::default();
         let authority = Authority::ensure(&options.dir, ca, common_name, options.now, &mut made)?;
         for leaf in leaves.iter().filter(|leaf| leaf.ca == ca) {
             let dir = match leaf.serves {
@@ -147,9 +147,9 @@ pub(crate) fn ensure(options: &PkiOptions) -> Result<Pki, PkiError> {
         Ok(made)
     };
     // In parallel: generating an RSA key takes longer than everything else combined.
-    let parts: Vec<Result<Made, PkiError>> = std::thread::scope(|scope| {
+    let parts: Vec<Result<GeneratedFiles, PkiError>> = std::thread::scope(|scope| {
         let signer = scope.spawn(|| {
-            let mut made = Made::default();
+            let mut made = GeneratedFiles::default();
             signing_key::ensure(&options.dir, options.rsa_signing_key, &mut made).map(|()| made)
         });
         let chains = [
@@ -165,7 +165,7 @@ pub(crate) fn ensure(options: &PkiOptions) -> Result<Pki, PkiError> {
         });
         ended.collect()
     });
-    let mut made = Made::default();
+    let mut made = GeneratedFiles::default();
     for part in parts {
         let part = part?;
         made.names.extend(part.names);
@@ -214,7 +214,7 @@ pub fn ensure_serving(
         )),
         chain: false,
     };
-    let mut made = Made::default();
+    let mut made = GeneratedFiles::default();
     let authority = Authority::ensure(dir, leaf.ca, "extension-apiserver-ca", now, &mut made)?;
     leaf.ensure(dir, &authority, now, &mut made)?;
     made.files.commit()?;
@@ -245,7 +245,14 @@ pub(crate) fn issue_client(
         }
     }
     // Both files are there, so nothing is made.
-    Authority::ensure(dir, "client-ca", "torana-client-ca", now, &mut Made::default())?.client(user, group, life, now)
+    Authority::ensure(
+        dir,
+        "client-ca",
+        "torana-client-ca",
+        now,
+        &mut GeneratedFiles::default(),
+    )?
+    .client(user, group, life, now)
 }
 
 impl Pki {

@@ -1,14 +1,16 @@
 //! The types that every layer shares about one request: its context ([`RequestContext`]), resolved verb and
 //! resource ([`RequestInfo`]), body, caller, and the erased handler traits.
 //!
-//! Start at [`Handler`] for the call path and at [`RequestContext`] for the per-request context. Which filter
-//! fills which part of the context is documented in [`crate::server::chain`]; nothing here performs I/O.
+//! Start at [`Handler`] for the call path and at [`RequestContext`] for the per-request context.
+//! [`crate::server::chain`] documents which filter fills which part of the context. Nothing here opens a
+//! connection.
 
 pub(crate) mod accept;
 pub(crate) mod audit;
 pub(crate) mod body;
 pub(crate) mod context;
 pub(crate) mod go_url;
+pub(crate) mod h2_body;
 pub(crate) mod handler;
 pub(crate) mod headers;
 pub(crate) mod info;

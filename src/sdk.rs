@@ -2,7 +2,7 @@
 //! port.
 //!
 //! ```text
-//! Kind … ─→ ApiServer::builder(data dir) ─→ build(authenticator, authorizer) ─→ ApiServer ─→ open(Port) ─→ Running
+//! ApiServer::builder(data dir) ─→ build(authenticator, authorizer) ─→ ApiServer ─→ open(Port) ─→ Running
 //! ```
 //!
 //! ```no_run

@@ -9,7 +9,7 @@
 //! The deadlines of a connection, with their defaults ([`Limits`]):
 //!
 //! ```text
-//! accept ──10 s──▶ TLS done ──32 s──▶ first head ──▶ request … response ──90 s idle──▶ graceful close ──5 s──▶ cut
+//! accept ─10 s─▶ TLS done ─32 s─▶ first head ──▶ request … response ─90 s idle─▶ graceful close ─5 s─▶ cut
 //!                              (h1: 32 s from the first byte of any later head)
 //! at any time: the peer has read none of our bytes for 10 min ──▶ cut
 //! ```

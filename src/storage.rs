@@ -7,6 +7,7 @@
 
 pub(crate) mod backend;
 pub(crate) mod budget;
+pub(crate) mod cached_encodings;
 pub(crate) mod cacher;
 mod compaction;
 pub(crate) mod continue_token;
@@ -15,8 +16,10 @@ pub(crate) mod encoding_cache;
 pub(crate) mod encryption;
 pub(crate) mod entry;
 pub(crate) mod etcd;
+pub(crate) mod event_type;
 pub(crate) mod interface;
 mod large;
+pub(crate) mod revision;
 pub(crate) mod stored_json;
 pub(crate) mod transform;
 mod undecodable;
@@ -27,9 +30,11 @@ pub use budget::Budget;
 pub(crate) use compaction::Compaction;
 pub(crate) use encoding_cache::EncodingKey;
 pub use entry::{Draft, Entry};
+pub use event_type::EventType;
 pub use interface::{
-    ContinueToken, Error, EventType, ListOptions, MinRevision, Precondition, Predicate, Revision, Storage,
-    VersionMatch, Watch, WatchItem, WatchOptions,
+    ContinueToken, Error, ListOptions, MinRevision, Precondition, Predicate, Storage, VersionMatch, Watch, WatchItem,
+    WatchOptions,
 };
 pub(crate) use interface::{Event, Listing, Select};
+pub use revision::Revision;
 pub use undecodable::Undecodable;

@@ -309,7 +309,7 @@ struct Policy {
     bindings: Value,
 }
 
-fn says(rule: &Value, key: &str, wanted: &str) -> bool {
+fn lists(rule: &Value, key: &str, wanted: &str) -> bool {
     let list = rule.get(key).items();
     list.iter().filter_map(Value::as_str).any(|x| x == "*" || x == wanted)
 }
@@ -365,13 +365,13 @@ impl Policy {
         self.rules(who, &t.namespace).any(|r| {
             let names = r.get("resourceNames").items();
             let resource = if t.subresource.is_empty() {
-                says(r, "resources", &t.resource)
+                lists(r, "resources", &t.resource)
             } else {
-                says(r, "resources", &format!("{}/{}", t.resource, t.subresource))
-                    || says(r, "resources", &format!("*/{}", t.subresource))
+                lists(r, "resources", &format!("{}/{}", t.resource, t.subresource))
+                    || lists(r, "resources", &format!("*/{}", t.subresource))
             };
-            says(r, "verbs", &t.verb)
-                && says(r, "apiGroups", &t.group)
+            lists(r, "verbs", &t.verb)
+                && lists(r, "apiGroups", &t.group)
                 && resource
                 && (names.is_empty() || names.iter().any(|n| n.as_str() == Some(&t.name)))
         })
@@ -381,7 +381,7 @@ impl Policy {
         self.rules(who, "").any(|r| {
             let urls = r.get("nonResourceURLs").items().iter().filter_map(Value::as_str);
             let mut hit = urls.filter(|u| *u == path || u.strip_suffix('*').is_some_and(|p| path.starts_with(p)));
-            says(r, "verbs", "get") && hit.next().is_some()
+            lists(r, "verbs", "get") && hit.next().is_some()
         })
     }
 }

@@ -5,7 +5,7 @@ mod support;
 
 use support::Gateway;
 
-/// Deployments have at most as many replicas as the parameter of their namespace says.
+/// Limits the replicas of Deployments to the parameter of their namespace.
 const LIMIT: &str = r#"
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy

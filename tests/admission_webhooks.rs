@@ -1,9 +1,12 @@
 //! Admission webhooks of a gateway in this process, called over TLS at a server in this test: one that
-//! patches, refuses, hangs, dies, answers garbage, too much, a redirect, another UID, or a patch that does
-//! not apply; what reviews say (`reviews`), and how the gateway finds and tells webhooks who it is
-//! (`identity`).
+//! patches, refuses, hangs, dies, or answers with garbage, too much data, a redirect, another UID, or a patch
+//! that does not apply. `reviews` tests the content of reviews, `identity` how the gateway finds webhooks and
+//! authenticates to them.
 
-#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
+#![allow(
+    clippy::unwrap_used,
+    reason = "`allow-unwrap-in-tests` does not cover helper functions"
+)]
 
 #[path = "admission_webhooks/identity.rs"]
 mod identity;
@@ -89,7 +92,7 @@ async fn misbehaviour_follows_the_failure_policy_with_upstreams_messages() {
             let hook = with(w.hook("h.example.com", m.path), "failurePolicy", policy);
             w.configure(m.kind, "misbehaves", vec![hook]).await;
             let name = format!("c-{i}-{}", policy.to_lowercase());
-            // Acknowledged configurations judge the next request.
+            // Acknowledged configurations apply to the next request.
             let answer = w.create(CONFIGMAPS, &configmap(&name)).await;
             w.remove(m.kind, "misbehaves").await;
             let message = answer.body.str_at(&["message"]);
@@ -216,7 +219,7 @@ async fn equivalent_rules_see_custom_resources_in_the_version_they_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acknowledged_configurations_judge_the_next_request_under_load() {
+async fn acknowledged_configurations_apply_to_the_next_request_under_load() {
     let w = World::start().await;
     let stop = std::sync::atomic::AtomicBool::new(false);
     let load = async {

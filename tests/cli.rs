@@ -1,6 +1,9 @@
 //! The command line of the built binary: output and exit codes.
 
-#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
+#![allow(
+    clippy::unwrap_used,
+    reason = "`allow-unwrap-in-tests` does not cover helper functions"
+)]
 use std::process::{Command, Output};
 
 fn torana(args: &[&str]) -> Output {

@@ -140,7 +140,7 @@ fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn the_admin_of_a_namespace_may_use_what_the_aggregated_role_allows() {
+fn a_namespace_admin_has_the_permissions_of_the_aggregated_role() {
     let (_dir, g) = gateway();
     g.kubectl(&["create", "namespace", "team"]);
     g.kubectl(&[
@@ -188,7 +188,7 @@ fn a_manager_takes_over_and_is_taken_over_from() {
         "--type=merge",
         "-p",
     ];
-    // What client-go's election writes to a lease without a holder.
+    // The patch of client-go's election to a lease without a holder.
     let acquired = r#"{"spec":{"holderIdentity":"manager","leaseDurationSeconds":2}}"#;
     g.kubectl(&[&["patch"], &lease[..], &[acquired]].concat());
     wait_for("the loops stop", || g.process.log().contains("the control loops stop"));
@@ -266,7 +266,7 @@ fn an_object_whose_owner_never_existed_here_is_deleted() {
 }
 
 #[test]
-fn a_quota_is_counted_and_what_is_deleted_is_given_back() {
+fn quota_usage_decreases_when_objects_are_deleted() {
     let (_dir, g) = gateway();
     g.kubectl(&["create", "namespace", "q"]);
     let create = |name: &str| ["create", "configmap", name, "-n", "q"].map(str::to_owned);
@@ -489,7 +489,7 @@ fn an_approved_request_becomes_a_certificate() {
     ]);
     assert_eq!(who, "jane");
 
-    // What the signer refuses is marked.
+    // A request that the signer rejects is marked as failed.
     let manifest = request_manifest("bad", "kube-apiserver-client", &request, "server auth");
     g.kubectl_in(&["create", "-f", "-"], Some(&manifest));
     g.kubectl(&["certificate", "approve", "bad"]);

@@ -67,7 +67,7 @@ fn read(g: &Gateway, version: &str, name: &str, path: &str) -> String {
 }
 
 #[test]
-fn rules_convert_what_kubectl_reads_and_writes() {
+fn rules_convert_objects_that_kubectl_reads_and_writes() {
     let (_dir, g) = defined(&definition("v1", RULES, NONE));
     g.kubectl_in(&["create", "-f", "-"], Some(&engine("v1beta1", "a", "colour")));
     g.kubectl_in(&["create", "-f", "-"], Some(&engine("v1", "b", "color")));
@@ -231,7 +231,7 @@ fn request(http: &mut impl BufRead) -> Option<Value> {
 }
 
 #[test]
-fn a_webhook_is_asked_once_per_object_and_its_failure_concerns_its_version_only() {
+fn a_webhook_is_called_once_per_object_and_its_failure_affects_only_its_version() {
     let hook = webhook();
     let (_dir, g) = defined(&definition("v1", "{}", &hook.conversion));
     for name in ["a", "b", "c"] {

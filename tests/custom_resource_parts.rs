@@ -1,4 +1,4 @@
-//! What definitions declare besides the schema, as an unmodified kubectl uses it: columns, selectable fields,
+//! Parts of definitions besides the schema, as an unmodified kubectl uses them: columns, selectable fields,
 //! the scale subresource, OpenAPI.
 
 mod support;

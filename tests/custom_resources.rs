@@ -194,7 +194,7 @@ fn a_changed_schema_takes_effect_at_once() {
     assert_eq!(read, "7 1");
 }
 
-/// What `make run` suggests.
+/// The commands that `make run` suggests.
 #[test]
 fn the_example_is_served_in_both_versions() {
     let dir = tempfile::tempdir().expect("a temporary directory");

@@ -1,6 +1,6 @@
-//! What `deploy/` ships, used as an operator would use it: manifests are applied, rules, units and dashboards
-//! are checked with the tools that will read them, and everything that they name exists.
-//! `scripts/deploy-test.sh` tests what is built (image, package, archives).
+//! The content of `deploy/`, used as an operator would use it: manifests are applied; rules, units and
+//! dashboards are checked with the tools that will read them; and everything that they name exists.
+//! `scripts/deploy-test.sh` tests the built artifacts (image, package, archives).
 
 mod support;
 

@@ -1,6 +1,9 @@
 //! Tests the group of `examples/embedded-group` in a gateway's own process, over HTTP and with kubectl.
 
-#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
+#![allow(
+    clippy::unwrap_used,
+    reason = "`allow-unwrap-in-tests` does not cover helper functions"
+)]
 
 #[path = "../examples/embedded-group/notes.rs"]
 mod notes;
@@ -243,7 +246,7 @@ async fn the_group_is_registered_and_can_be_moved_out_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn roles_decide_who_may_use_it() {
+async fn roles_authorize_access_to_the_group() {
     let dir = tempfile::tempdir().unwrap();
     let s = serve(dir.path()).await;
     s.client.create(NOTES, &note("one", "hello")).await.unwrap();

@@ -1,7 +1,10 @@
 //! A gateway on etcd as operators and clients see it: start-up errors, behaviour during partitions, values
 //! written by other servers, metrics, encryption and revocation.
 
-#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
+#![allow(
+    clippy::unwrap_used,
+    reason = "`allow-unwrap-in-tests` does not cover helper functions"
+)]
 
 mod support;
 

@@ -84,7 +84,7 @@ async fn a_shutdown_waits_for_the_hooks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gadget_goes_through_its_life_cycle() {
+async fn a_gadget_can_be_created_updated_and_deleted() {
     let Served { client, running, _dir } = serve();
     let made = client.create(GADGETS, &gadget("one", 3)).await.expect("created");
     assert_eq!(made.at(&["spec"]), &json!({"size": 3, "colour": "red"}));

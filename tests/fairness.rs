@@ -1,7 +1,10 @@
 //! Priority and fairness at work: a flood of one user while another one sends a request at a time, and
 //! kubectl that changes levels meanwhile.
 
-#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
+#![allow(
+    clippy::unwrap_used,
+    reason = "`allow-unwrap-in-tests` does not cover helper functions"
+)]
 
 #[path = "fairness/gateway.rs"]
 mod gateway;
@@ -27,7 +30,7 @@ fn config_map(name: &str, bytes: usize) -> String {
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// What a flood got while the quiet user sent its requests.
+/// Outcomes of a flood's requests while the quiet user sent its own.
 struct Outcome {
     answered: usize,
     refused: usize,

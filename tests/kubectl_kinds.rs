@@ -53,7 +53,7 @@ const CUSTOM_RESOURCE: &str =
     "apiVersion: example.com/v1\nkind: Every\nmetadata: {name: every, namespace: every, labels: {touched: here}}\n";
 
 #[test]
-fn every_kind_goes_through_every_command() {
+fn every_kind_works_with_every_command() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start(dir.path());
     let file = dir.path().join("every.yaml");

@@ -1,6 +1,9 @@
 //! The spans of a proxied GET and of a create, as a subscriber in the gateway's process sees them.
 
-#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
+#![allow(
+    clippy::unwrap_used,
+    reason = "`allow-unwrap-in-tests` does not cover helper functions"
+)]
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::collections::BTreeMap;

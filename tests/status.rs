@@ -1,6 +1,9 @@
 //! `torana status` and `/debug/aggregator` of a running gateway.
 
-#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
+#![allow(
+    clippy::unwrap_used,
+    reason = "`allow-unwrap-in-tests` does not cover helper functions"
+)]
 
 mod support;
 

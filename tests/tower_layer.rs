@@ -1,6 +1,9 @@
 //! Tests the layers of `examples/tower-layer` around a gateway in this process, at the port and as a service.
 
-#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
+#![allow(
+    clippy::unwrap_used,
+    reason = "`allow-unwrap-in-tests` does not cover helper functions"
+)]
 
 #[path = "../examples/tower-layer/layers.rs"]
 mod layers;
@@ -53,7 +56,7 @@ async fn layers_wrap_the_chain_at_the_port_and_in_process() {
     );
     let made = get(&gateway, "/version", Some("not reasonable")).await;
     assert_eq!(made.headers()[REQUEST_ID].len(), 36);
-    // The chain is inside: it still refuses what it refused.
+    // The filter chain is inside of the layer, and still rejects the request.
     let refused = get(&gateway, "/api/v1/secrets", None).await;
     assert_eq!(refused.status(), 403);
     assert!(refused.headers().contains_key(REQUEST_ID) && refused.headers().contains_key("audit-id"));

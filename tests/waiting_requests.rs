@@ -1,7 +1,10 @@
 //! The memory of requests that wait for seats. A program of its own, because it counts all memory of its
 //! process.
 
-#![allow(clippy::unwrap_used)] // `allow-unwrap-in-tests` does not cover helper functions
+#![allow(
+    clippy::unwrap_used,
+    reason = "`allow-unwrap-in-tests` does not cover helper functions"
+)]
 
 #[path = "fairness/gateway.rs"]
 mod gateway;

@@ -128,7 +128,7 @@ fn a_watch_sends_one_message_an_event() {
     assert_eq!(refused(&g, path, &[("origin", "null")]), 403);
     let two = (PROTOCOL, "a.example.com, b.example.com");
     assert_eq!(refused(&g, path, &[origin, two]), 400);
-    // What is wrong with the request itself is a Status as without an upgrade.
+    // Errors of the request itself are reported by a Status, as without an upgrade.
     let upgrade = ["--http1.1", "-H", "Connection: Upgrade", "-H", "Upgrade: websocket"];
     let answer = g.curl(&[&upgrade[..], &["/api/v1/namespaces?watch=true&fieldSelector=x"]].concat());
     let answer = answer.expect_err("a selector without a value");

@@ -144,7 +144,7 @@ impl Configuration {
 }
 
 /// The configuration in the entry of a plugin, or in the file that the entry names. `None` if there is none,
-/// or if the plugin is known: as upstream, the first of two entries for one plugin wins.
+/// or if the plugin was configured before: as upstream, the first of two entries for one plugin wins.
 fn entry(plugin: &Value, path: &Path, read: Read<'_>, known: bool) -> Result<Option<Value>, InvalidEntry> {
     only(plugin, &["name", "path", "configuration"])?;
     for field in ["name", "path"] {

@@ -16,7 +16,7 @@ mod inputs;
 mod typed;
 mod variables;
 
-pub(crate) use conditions::{Conditions, Judged};
+pub(crate) use conditions::{ConditionResult, Conditions};
 pub(crate) use environment::{CompileError, Compiler, Expression, Returns};
 pub(crate) use evaluation::{Case, EvaluationError, OutOfBudget, Run, Subject};
 pub(crate) use inputs::{Checks, Inputs, namespace, own_check};

@@ -2,7 +2,7 @@
 //! `admission/plugin/webhook/predicates` and `admission/plugin/policy/matching`).
 //!
 //! Entry points: [`Criteria`], parsed when a configuration changes; [`Matcher`], made for a write, which
-//! shares what all criteria ask about it; and [`PluralIndex`], which finds the criteria worth asking. Match
+//! shares lookups between all criteria; and [`PluralIndex`], which finds the criteria that may match. Match
 //! conditions are left to the caller.
 
 mod index;
@@ -22,8 +22,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
 
-/// The kinds of `admissionregistration.k8s.io`, on which no webhook is called, so that a broken configuration
-/// can always be mended.
+/// The kinds of `admissionregistration.k8s.io`. No webhook is called for them, so that a broken configuration
+/// can always be repaired.
 const EXEMPT_KINDS: [&str; 6] = [
     "ValidatingWebhookConfiguration",
     "MutatingWebhookConfiguration",
@@ -153,8 +153,8 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// True if the operation or the labels of the object suffice to tell that the criteria do not match. Of
-    /// many criteria, most are left out here, without a future for each.
+    /// True if the operation or the labels of the object already rule the criteria out. With many criteria,
+    /// this rejects most of them without a future for each.
     pub(crate) fn rules_out(&self, criteria: &Criteria, labels: &ObjectLabels<'_>) -> bool {
         let without_rules = criteria.rules.is_empty() && criteria.all_without_rules;
         let operation = self.attributes.operation;
@@ -188,7 +188,7 @@ impl<'a> Matcher<'a> {
     /// Cancel safe.
     pub(crate) async fn matches(&self, criteria: &Criteria, object: &Value) -> Result<Option<ServedKind>> {
         // Upstream evaluates the selectors first, but ignores their errors if the rules do not match. This
-        // order has the same result and usually asks nothing.
+        // order has the same result and usually needs no lookup.
         let Some(target) = self.target(criteria) else {
             return Ok(None);
         };

@@ -8,8 +8,8 @@
 //! expressions may name and cost to [`expressions`](super::expressions).
 //!
 //! ```text
-//! storage ──▶ 2 informers ──▶ Policies ──▶ Snapshot ── index by plural ──▶ selection ──▶ evaluation ──▶ actions
-//!                                                                                   └─▶ mutation ──▶ changes
+//! storage ──▶ 2 informers ──▶ Policies ──▶ Snapshot ─ by plural ─▶ selection ──▶ evaluation ──▶ actions
+//!                                                                          └─▶ mutation ──▶ changes
 //! ```
 
 mod check;
@@ -38,8 +38,8 @@ use crate::telemetry::match_conditions::MatchConditionMetrics;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// What policies are not evaluated for: policies, so that a broken one can be mended, and reviews, which
-/// decide nothing.
+/// Kinds that policies are not evaluated for: policies themselves, so that a broken one can be repaired, and
+/// reviews.
 const EXEMPT: [(&str, &str); 10] = [
     ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),

@@ -1,11 +1,11 @@
-//! [`Reinvocation`]: what the plugins of the mutating phase tell its second round.
+//! [`Reinvocation`]: state that the mutating plugins carry from the first round to the second.
 //!
-//! A plugin that changes an object can ask for another round ([`Reinvocation::request`]). The chain then
+//! A plugin that changes an object can request another round ([`Reinvocation::request`]). The chain then
 //! calls all mutating plugins exactly once more, including the built-in ones, as upstream's
-//! `admission.reinvoker`. [`Rounds`] remembers which of its hooks a plugin has to call again.
+//! `admission.reinvoker`. [`Rounds`] records which of its hooks a plugin has to call again.
 
 use crate::apimachinery::value::Value;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 use std::any::Any;
 use std::collections::HashSet;
 use std::marker::PhantomData;
@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Reinvocation {
     requested: AtomicBool,
     second_round: AtomicBool,
-    kept: Mutex<Vec<Box<dyn Any + Send>>>,
+    states: Mutex<Vec<Box<dyn Any + Send>>>,
 }
 
 impl Reinvocation {
-    /// Asks for another round. In the second round this has no effect.
+    /// Requests another round. In the second round this has no effect.
     pub(crate) fn request(&self) {
         self.requested.store(true, Ordering::Relaxed);
     }
@@ -35,55 +35,51 @@ impl Reinvocation {
         self.requested.load(Ordering::Relaxed) && !self.second_round.swap(true, Ordering::Relaxed)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Vec<Box<dyn Any + Send>>> {
-        self.kept.lock()
+    /// Saves a plugin's state for the second round, one value of each type.
+    pub(crate) fn save<T: Any + Send>(&self, state: T) {
+        self.states.lock().push(Box::new(state));
     }
 
-    /// Keeps a plugin's state for the second round, one value of each type.
-    pub(crate) fn keep<T: Any + Send>(&self, state: T) {
-        self.kept().push(Box::new(state));
-    }
-
-    /// Takes the state that was kept in the first round.
+    /// Takes the state that was saved in the first round.
     pub(crate) fn take<T: Any + Send>(&self) -> Option<T> {
-        let mut kept = self.kept();
-        let place = kept.iter().position(|state| state.is::<T>())?;
-        kept.swap_remove(place).downcast().ok().map(|state| *state)
+        let mut states = self.states.lock();
+        let index = states.iter().position(|state| state.is::<T>())?;
+        states.swap_remove(index).downcast().ok().map(|state| *state)
     }
 }
 
-/// Which hooks of a plugin, webhooks or policies, the second round calls again; hooks are named by the
-/// plugin. `Of` tells the plugins apart.
-pub(crate) struct Rounds<Of> {
-    /// Hooks that were called, and may be called again.
+/// Which hooks (webhooks or policies) of a plugin the second round calls again. The plugin names its hooks.
+/// `Plugin` is a marker type, so that each plugin has a state of its own in [`Reinvocation`].
+pub(crate) struct Rounds<Plugin> {
+    /// Hooks that were called and may be called again.
     called: HashSet<String>,
     /// The hooks to be called again.
     marked: HashSet<String>,
-    /// The object after the last hook; kept only if a hook may be called again.
+    /// The object after the last hook, if a hook may be called again.
     output: Option<Value>,
-    again: bool,
-    of: PhantomData<fn() -> Of>,
+    is_second: bool,
+    plugin: PhantomData<fn() -> Plugin>,
 }
 
-impl<Of> Default for Rounds<Of> {
+impl<Plugin> Default for Rounds<Plugin> {
     fn default() -> Self {
         Self {
             called: HashSet::new(),
             marked: HashSet::new(),
             output: None,
-            again: false,
-            of: PhantomData,
+            is_second: false,
+            plugin: PhantomData,
         }
     }
 }
 
-impl<Of: 'static> Rounds<Of> {
+impl<Plugin: 'static> Rounds<Plugin> {
     /// Begins a round with this object. If other plugins changed it since the first round, all hooks are
     /// marked.
     pub(crate) fn begin(reinvocation: &Reinvocation, object: &Value) -> Self {
         let mut rounds: Self = reinvocation.take().unwrap_or_default();
-        rounds.again = reinvocation.is_second_round();
-        if rounds.again && rounds.output.as_ref().is_some_and(|output| output != object) {
+        rounds.is_second = reinvocation.is_second_round();
+        if rounds.is_second && rounds.output.as_ref().is_some_and(|output| output != object) {
             rounds.mark_called();
         }
         rounds
@@ -91,18 +87,18 @@ impl<Of: 'static> Rounds<Of> {
 
     /// True in the second round.
     pub(crate) fn is_second(&self) -> bool {
-        self.again
+        self.is_second
     }
 
-    /// True if this round has nothing to call.
+    /// True if this is the second round and no hook is marked.
     pub(crate) fn are_over(&self) -> bool {
-        self.again && self.marked.is_empty()
+        self.is_second && self.marked.is_empty()
     }
 
     /// Whether this round calls a hook. One that was not called in the first round is not called in the
     /// second, even if it matches then.
     pub(crate) fn includes(&self, hook: &str) -> bool {
-        !self.again || self.marked.contains(hook)
+        !self.is_second || self.marked.contains(hook)
     }
 
     /// Records the call of a hook that may be called again.
@@ -117,9 +113,9 @@ impl<Of: 'static> Rounds<Of> {
 
     /// Ends the round with this object.
     pub(crate) fn end(mut self, reinvocation: &Reinvocation, object: &Value) {
-        if !self.again {
+        if !self.is_second {
             self.output = (!self.called.is_empty()).then(|| object.clone());
-            reinvocation.keep(self);
+            reinvocation.save(self);
         }
     }
 }
@@ -129,10 +125,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn state_is_kept_by_type_and_taken_once() {
+    fn state_is_saved_by_type_and_taken_once() {
         let rounds = Reinvocation::default();
-        rounds.keep(7_u32);
-        rounds.keep("x");
+        rounds.save(7_u32);
+        rounds.save("x");
         assert_eq!(rounds.take::<u32>(), Some(7));
         assert_eq!(rounds.take::<u32>(), None);
         assert_eq!(rounds.take::<&str>(), Some("x"));

@@ -7,7 +7,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use bytes::Bytes;
 
-/// The encoded object and old object; `null` for what there is none of.
+/// The encoded object and old object; `null` if absent.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Encoded {
     /// The object in its current state.
@@ -112,7 +112,7 @@ impl<'a> Versioned<'a> {
         Ok(encoded)
     }
 
-    /// Replaces the object by what a webhook or a policy made of it.
+    /// Replaces the object by the result of a webhook or a policy.
     pub(crate) fn set(&mut self, object: Value) {
         self.object = object;
         self.changed = true;

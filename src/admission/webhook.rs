@@ -6,8 +6,8 @@
 //! request applies to it.
 //!
 //! ```text
-//! storage ──▶ informer ──▶ Configurations ──▶ Snapshot ── index by plural ──▶ selection ──▶ review ──▶ client::webhook
-//!                                                                                               ◀── answer, patch
+//! storage ──▶ informer ──▶ Configurations ─▶ Snapshot ─ by plural ─▶ selection ─▶ review ──▶ client::webhook
+//!                                                                                   ◀── response, patch
 //! ```
 //!
 //! A write that no webhook can concern costs two atomic loads and a lookup of its resource.

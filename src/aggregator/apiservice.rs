@@ -57,8 +57,8 @@ pub(crate) struct ApiService {
     pub service: Option<ServiceReference>,
     /// Options from the annotations.
     pub backend: BackendOptions,
-    /// Why the annotations are invalid. Nothing is sent to the backend then, since what the
-    /// object describes cannot be trusted.
+    /// Why the annotations are invalid. No request is sent to the backend then, because its description
+    /// cannot be trusted.
     pub fault: Option<Str>,
     /// Skip verification of the backend's certificate.
     pub insecure: bool,

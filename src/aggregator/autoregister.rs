@@ -47,9 +47,9 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::f
 pub(crate) struct AutoRegister {
     informer: Informer<ApiService>,
     writer: Arc<dyn ApiServiceWriter>,
-    /// Wanted at start: built-in group versions.
+    /// Requirement at start: built-in group versions.
     wanted: BTreeMap<Str, Value>,
-    /// Wanted always: those of custom resources, with the number of definitions that require each.
+    /// Requirement always: those of custom resources, with the number of definitions that require each.
     always: Mutex<BTreeMap<Str, (usize, Value)>>,
     queue: WorkQueue<Str>,
     /// Names that were not available at least once yet.
@@ -72,14 +72,14 @@ enum Action {
 
 /// Whether an APIService is wanted, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum Requirement {
     Never,
     AtStart,
     Always,
 }
 
-fn decide(current: Option<&ApiService>, wanted: Wanted, from_before: bool) -> Action {
-    use Wanted::{Always, AtStart, Never};
+fn decide(current: Option<&ApiService>, wanted: Requirement, from_before: bool) -> Action {
+    use Requirement::{Always, AtStart, Never};
     match (current.map(|c| c.automanaged.as_deref()), wanted) {
         (None, Never) => Action::Nothing,                              // A
         (None, AtStart | Always) => Action::Create,                    // B, G
@@ -237,13 +237,13 @@ impl AutoRegister {
     }
 
     /// Why an APIService of this name is wanted, and the object to write.
-    fn wanted(&self, name: &Str) -> (Wanted, Option<Value>) {
+    fn wanted(&self, name: &Str) -> (Requirement, Option<Value>) {
         if let Some(object) = self.wanted.get(name) {
-            return (Wanted::AtStart, Some(object.clone()));
+            return (Requirement::AtStart, Some(object.clone()));
         }
         match self.always().get(name) {
-            Some((_, object)) => (Wanted::Always, Some(object.clone())),
-            None => (Wanted::Never, None),
+            Some((_, object)) => (Requirement::Always, Some(object.clone())),
+            None => (Requirement::Never, None),
         }
     }
 

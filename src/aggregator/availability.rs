@@ -289,7 +289,7 @@ impl Availability {
             .available
             .as_ref()
             .is_some_and(|known| known.status != first.condition.status);
-        // A check that took seconds has waited for five probes; another would double the time for nothing.
+        // A slow check has already waited for five probes; repeating it would double the time without need.
         if !changes || first.timed_out {
             return first.condition;
         }

@@ -30,7 +30,6 @@ pub(crate) struct BackendLimits {
     pub watches: usize,
 }
 
-/// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitReached {
     /// The limit of requests.

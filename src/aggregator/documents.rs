@@ -1,5 +1,5 @@
-//! Limits on the documents that backends publish: their size, which members are kept, and where they are
-//! parsed.
+//! Limits on the documents that backends publish: their size, the members that are parsed, and where parsing
+//! runs.
 //!
 //! Documents are untrusted input. They are read up to a size limit and parsed by a schema that skips unknown
 //! members; values are counted; and parsing runs on the blocking pool, a few documents at a time. Copies from

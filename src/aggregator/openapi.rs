@@ -239,8 +239,8 @@ impl OpenApiHandler {
         let mut document = Map::new();
         document.insert("paths", paths);
         let body = json::to_vec(&Value::Object(document));
-        // Upstream leaves the type to Go's content sniffing (kube-openapi/pkg/handler3), and makes the index anew for every
-        // request.
+        // Upstream leaves the type to Go's content sniffing (kube-openapi/pkg/handler3), and makes the index
+        // anew for every request.
         let now = time::OffsetDateTime::now_utc();
         content::serve(body, "text/plain; charset=utf-8", now, wants)
     }

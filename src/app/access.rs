@@ -27,7 +27,7 @@ use std::time::Duration;
 /// Interval at which the configuration file is checked for changes.
 const RELOAD: Duration = Duration::from_secs(5);
 
-/// The authorizers, and what they are fed from.
+/// The authorizers, and the informers that they read.
 pub(crate) struct AuthorizationSetup {
     /// `system:masters` first, then the configured modes.
     pub authorizer: Arc<dyn Authorizer>,

@@ -16,7 +16,6 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::admission_policies::{AdmissionPolicyMetrics, MutatingPolicyMetrics};
 use std::sync::Arc;
 
-/// Dependencies of the plugins.
 pub(crate) struct PluginDependencies<'a> {
     /// Reads of other resources.
     pub cluster: ObjectLookup,

@@ -41,9 +41,9 @@ impl GatewayBuilder {
     /// Puts a `tower` layer around everything so far: the filter chain and the layers added before. Without
     /// layers, requests reach the chain directly.
     ///
-    /// The layer meets every request to the port before it is authenticated, with its credentials, and every
-    /// response after the last filter. What it answers itself is neither logged, counted nor audited; a panic
-    /// in it is logged and answered 500. `service::layered` has the rules for its service.
+    /// The layer sees every request to the port before it is authenticated, with its credentials, and every
+    /// response after the last filter. Responses of its own are neither logged, counted nor audited; a panic
+    /// in it is logged and answered with a 500. `service::layered` has the rules for its service.
     pub fn layer<L, B>(mut self, layer: L) -> Self
     where
         L: Layer<GatewayService> + Send + 'static,

@@ -105,18 +105,19 @@ pub(super) async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
     let conversions = callers.conversions();
     let admission_configuration = admission::configuration(&options.admission)?;
     let admission_webhooks = callers.admission(&admission_configuration)?;
-    let made = servers::control_plane(
-        &stores,
-        &options,
-        &lookup,
+    let plane = servers::control_plane(servers::ControlPlaneInputs {
+        stores: &stores,
+        options: &options,
+        lookup: &lookup,
         review_dependencies,
         kubelets,
-        issuing,
-        own,
-        (admission_configuration, &admission_webhooks),
-        &telemetry,
-    );
-    let plane = Arc::new(made.await?);
+        tokens: issuing,
+        own_groups: own,
+        admission_configuration,
+        admission_webhooks: &admission_webhooks,
+        telemetry: &telemetry,
+    });
+    let plane = Arc::new(plane.await?);
     if let Some(shared_trust) = shared_trust {
         shared_trust.start(&tasks).await?;
     }

@@ -1,5 +1,5 @@
-//! `torana dev`: runs a gateway for one developer. Tells on standard output where it is and what to try,
-//! applies manifests, and removes at the end what it made for the session.
+//! `torana dev`: runs a gateway for one developer. Prints its address and example commands, applies
+//! manifests, and at the end removes what it created for the session.
 
 mod apply;
 mod kubeconfig;

@@ -1,5 +1,6 @@
-//! `torana doctor`: examines a machine and what the server would use on it, and says what to mend. It writes
-//! nothing but a temporary file in the data directory, whose sync it measures. Entry point: [`run`].
+//! `torana doctor`: examines a machine and the resources that the server would use on it, and reports what to
+//! fix. It writes only a temporary file in the data directory, to measure the latency of a sync. Entry point:
+//! [`run`].
 
 mod backends;
 mod certificates;
@@ -72,7 +73,7 @@ impl Finding {
 pub struct Report {
     /// The text to print.
     pub text: String,
-    /// False if a server must not be trusted to what was found.
+    /// False if a finding is severe enough that a server should not be started.
     pub healthy: bool,
 }
 

@@ -94,7 +94,7 @@ impl Error {
         }
     }
 
-    /// For `map_err`: an error whose text says everything.
+    /// For `map_err`: an error whose own message suffices.
     pub(super) fn other(source: impl Into<Cause>) -> Self {
         Self::Other(source.into())
     }

@@ -1,5 +1,5 @@
 //! Priority and fairness of the gateway: the controller follows the stored FlowSchemas and
-//! PriorityLevelConfigurations, knows how much is stored of each resource, and answers the debug dumps.
+//! PriorityLevelConfigurations, reads object counts and sizes for its estimates, and serves the debug dumps.
 
 mod dangling;
 mod stored;

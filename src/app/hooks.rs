@@ -62,8 +62,8 @@ pub(crate) fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
     });
 }
 
-/// Adds the hooks that pass once the informers of this server have read what is stored: those of
-/// authorization, and those of the configurations and policies of admission.
+/// Adds the hooks that complete once the informers of this server have synced: those of authorization, and
+/// those of the configurations and policies of admission.
 pub(crate) fn informers(server: &mut GenericServer, access: &[Signal], admission: &[Signal]) {
     for (name, informers) in [
         ("start-apiserver-admission-initializer", admission),
@@ -96,7 +96,7 @@ pub(crate) fn proxy_client_certificate(server: &mut GenericServer, pair: Arc<Dyn
     });
 }
 
-/// Adds the hooks that keep the Lease of this server, and delete those of servers that are gone.
+/// Adds the hooks that renew the Lease of this server, and delete those of servers that no longer run.
 pub(crate) fn identity_leases(server: &mut GenericServer, plane: &Arc<ControlPlane>, host_name: &str) {
     let (p, host_name) = (plane.clone(), host_name.to_owned());
     server.add_post_start_hook("start-kube-apiserver-identity-lease-controller", move |cx| async move {
@@ -165,7 +165,7 @@ pub(crate) fn definitions(
     server.add_post_start_hook("start-apiextensions-informers", move |cx| async move {
         let stop = cx.tasks.stop_signal().clone();
         cx.tasks.spawn("definition informer", async move {
-            // Biased towards stopping, because an informer never ends by itself.
+            // Biased towards stopping, because an informer never ends on its own.
             tokio::select! {
                 biased;
                 () = stop.wait() => {}

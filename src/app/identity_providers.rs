@@ -125,7 +125,7 @@ struct Follower {
 
 impl Follower {
     async fn follow(mut self, stop: Signal) {
-        // What failed, so that it is tried and reported only once.
+        // The content that failed, so that it is tried and reported only once.
         let mut refused = None;
         loop {
             // Biased towards stopping.
@@ -167,7 +167,7 @@ impl Follower {
         }
     }
 
-    /// Applies the content of the file. False if it is what is in force.
+    /// Applies the content of the file. False if it is already in force.
     async fn check(&mut self, read: &Result<Vec<u8>, Unreadable>) -> Result<bool, Failure> {
         let text = read.clone().map_err(Failure::Unreadable)?;
         let (path, service_accounts) = (self.path.clone(), self.service_accounts.clone());

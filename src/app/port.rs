@@ -36,7 +36,8 @@ pub(crate) struct Port {
     pub request_header_ca: Arc<DynamicCa>,
     /// Client certificate presented to backends.
     pub proxy_client: Arc<DynamicKeyPair>,
-    /// CAs with which clients verify this server; `None` if somebody else issued the serving certificate.
+    /// CAs with which clients verify this server; `None` if the serving certificate was not issued by the
+    /// gateway.
     pub serving_ca: Option<Arc<DynamicCa>>,
     /// Path of the administrator's kubeconfig.
     pub kubeconfig: PathBuf,

@@ -39,28 +39,45 @@ use crate::telemetry::Telemetry;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The dependencies of the control plane.
+pub(crate) struct ControlPlaneInputs<'a> {
+    pub stores: &'a Arc<Stores>,
+    pub options: &'a CompletedOptions,
+    /// Filled with the control plane's stores.
+    pub lookup: &'a StoreLookup,
+    pub review_dependencies: ReviewDependencies,
+    pub kubelets: KubeletConfig,
+    pub tokens: controlplane::TokenRequests,
+    /// Additional groups of the embedding program.
+    pub own_groups: Vec<ApiGroup>,
+    pub admission_configuration: Configuration,
+    pub admission_webhooks: &'a AdmissionWebhooks,
+    pub telemetry: &'a Telemetry,
+}
+
 /// Builds the control plane and waits until its stores are loaded.
 ///
 /// # Errors
-/// An option or the store is unusable, or an additional group (`own`) cannot be served.
-#[allow(clippy::too_many_arguments, reason = "what it is made from, once")]
-pub(crate) async fn control_plane(
-    stores: &Arc<Stores>,
-    options: &CompletedOptions,
-    lookup: &StoreLookup,
-    review_dependencies: ReviewDependencies,
-    kubelets: KubeletConfig,
-    tokens: controlplane::TokenRequests,
-    own: Vec<ApiGroup>,
-    (configuration, webhooks): (Configuration, &AdmissionWebhooks),
-    telemetry: &Telemetry,
-) -> Result<ControlPlane, Error> {
+/// An option or the store is unusable, or an additional group cannot be served.
+pub(crate) async fn control_plane(inputs: ControlPlaneInputs<'_>) -> Result<ControlPlane, Error> {
+    let ControlPlaneInputs {
+        stores,
+        options,
+        lookup,
+        review_dependencies,
+        kubelets,
+        tokens,
+        own_groups,
+        admission_configuration,
+        admission_webhooks,
+        telemetry,
+    } = inputs;
     let needs = super::admission::PluginDependencies {
         cluster: ObjectLookup::new(Arc::new(lookup.clone())),
         authorizer: review_dependencies.authorizer.clone(),
         telemetry,
-        webhooks,
-        configuration,
+        webhooks: admission_webhooks,
+        configuration: admission_configuration,
         toleration_seconds: [
             options.admission.not_ready_seconds,
             options.admission.unreachable_seconds,
@@ -91,7 +108,7 @@ pub(crate) async fn control_plane(
         definitions: Arc::new(CustomResourceDefinition),
     };
     let mut plane = controlplane::build(config, lookup, &storage, &admission).map_err(Error::other)?;
-    for group in own {
+    for group in own_groups {
         let (gv, resources) = group.serve(&storage, &admission).map_err(Error::other)?;
         plane.add(controlplane::Group { gv, resources }).map_err(Error::other)?;
     }

@@ -206,7 +206,7 @@ impl Stores {
             server.add_post_start_hook(hook, move |cx| async move {
                 let stop = cx.tasks.stop_signal().clone();
                 cx.tasks.spawn("encryption configuration", async move {
-                    // Biased towards stopping, because following a file never ends by itself.
+                    // Biased towards stopping, because following a file never ends on its own.
                     tokio::select! {
                         biased;
                         () = stop.wait() => {}

@@ -23,7 +23,6 @@ use tokio::time::Instant;
 
 /// How long a success is cached.
 const SUCCESS: Duration = Duration::from_secs(10);
-/// Timeout of a lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of cached tokens.
 const MAX: usize = 32 << 10;
@@ -202,7 +201,7 @@ mod tests {
         (Arc::new(TokenCache::try_new(slow.clone(), None).unwrap()), slow)
     }
 
-    fn of<'a>(token: &'a str, audiences: &'a [String]) -> PresentedToken<'a> {
+    fn presented<'a>(token: &'a str, audiences: &'a [String]) -> PresentedToken<'a> {
         PresentedToken { token, audiences }
     }
 
@@ -212,12 +211,12 @@ mod tests {
         let lookups = || slow.lookups.load(Ordering::Relaxed);
         let authenticate_sync = |token| {
             cache
-                .authenticate_sync(of(token, &[]))
+                .authenticate_sync(presented(token, &[]))
                 .map(|found| found.user.name.clone())
         };
         assert_eq!(authenticate_sync("good"), None);
         for _ in 0..3 {
-            let found = cache.authenticate_token(of("good", &[])).await.unwrap().unwrap();
+            let found = cache.authenticate_token(presented("good", &[])).await.unwrap().unwrap();
             assert_eq!(found.user.groups, ["system:authenticated"]);
         }
         assert_eq!(
@@ -229,14 +228,14 @@ mod tests {
             (1, Some("u"), None)
         );
         let aud = ["a".to_owned()];
-        cache.authenticate_token(of("good", &aud)).await.unwrap();
+        cache.authenticate_token(presented("good", &aud)).await.unwrap();
         assert_eq!(lookups(), 2, "other audiences need their own lookup");
         tokio::time::advance(Duration::from_secs(11)).await;
         assert_eq!(authenticate_sync("good"), None);
-        cache.authenticate_token(of("good", &[])).await.unwrap();
+        cache.authenticate_token(presented("good", &[])).await.unwrap();
         assert_eq!(lookups(), 3);
         for _ in 0..2 {
-            assert!(cache.authenticate_token(of("bad", &[])).await.unwrap().is_none());
+            assert!(cache.authenticate_token(presented("bad", &[])).await.unwrap().is_none());
         }
         assert_eq!(lookups(), 5);
     }
@@ -246,12 +245,12 @@ mod tests {
         let (cache, slow) = cache();
         let first = {
             let cache = cache.clone();
-            tokio::spawn(async move { cache.authenticate_token(of("good", &[])).await })
+            tokio::spawn(async move { cache.authenticate_token(presented("good", &[])).await })
         };
         tokio::task::yield_now().await;
         let second = {
             let cache = cache.clone();
-            tokio::spawn(async move { cache.authenticate_token(of("good", &[])).await })
+            tokio::spawn(async move { cache.authenticate_token(presented("good", &[])).await })
         };
         tokio::task::yield_now().await;
         first.abort();
@@ -262,7 +261,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_success_is_invalidated_with_the_object_it_depends_on() {
         let (cache, slow) = cache();
-        let bound = || of("bound", &[]);
+        let bound = || presented("bound", &[]);
         assert!(cache.authenticate_token(bound()).await.unwrap().is_some());
         assert!(cache.authenticate_sync(bound()).is_some());
         slow.gone.store(true, Ordering::Relaxed);
@@ -275,7 +274,7 @@ mod tests {
         let (cache, slow) = cache();
         let ask = || {
             let cache = cache.clone();
-            tokio::spawn(async move { cache.authenticate_token(of("bound", &[])).await })
+            tokio::spawn(async move { cache.authenticate_token(presented("bound", &[])).await })
         };
         let before = ask();
         tokio::task::yield_now().await;
@@ -292,7 +291,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lookup_times_out() {
         let (cache, _) = cache();
-        assert!(cache.authenticate_token(of("slow", &[])).await.is_err());
+        assert!(cache.authenticate_token(presented("slow", &[])).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]
@@ -300,14 +299,14 @@ mod tests {
         let (cache, _) = cache();
         let asking = {
             let cache = cache.clone();
-            tokio::spawn(async move { cache.authenticate_token(of("slow", &[])).await })
+            tokio::spawn(async move { cache.authenticate_token(presented("slow", &[])).await })
         };
         tokio::task::yield_now().await;
         assert_eq!(cache.lookups.lock().len(), 1);
         asking.abort();
         assert!(asking.await.is_err());
         assert_eq!(cache.lookups.lock().len(), 0);
-        cache.authenticate_token(of("good", &[])).await.unwrap();
+        cache.authenticate_token(presented("good", &[])).await.unwrap();
         assert_eq!(cache.lookups.lock().len(), 0);
     }
 }

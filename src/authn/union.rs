@@ -96,10 +96,10 @@ mod tests {
     use crate::request::UserInfo;
     use http::HeaderMap;
 
-    struct Says(Result<Option<&'static str>, &'static str>);
+    struct Fixed(Result<Option<&'static str>, &'static str>);
 
     #[async_trait]
-    impl Authenticator for Says {
+    impl Authenticator for Fixed {
         async fn authenticate(&self, _: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
             self.0
                 .map(|u| u.map(|u| AuthenticatedUser::new(Arc::new(UserInfo::system(u, &["g"])))))
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    async fn ask(members: Vec<Says>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
+    async fn ask(members: Vec<Fixed>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
         let members = members
             .into_iter()
             .map(|m| Arc::new(m) as Arc<dyn Authenticator>)
@@ -172,17 +172,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_success_overrides_an_earlier_error_and_gets_the_group() {
-        let found = ask(vec![Says(Err("bad")), Says(Ok(Some("u")))]).await.unwrap().unwrap();
+        let found = ask(vec![Fixed(Err("bad")), Fixed(Ok(Some("u")))])
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(found.user.groups, ["g", "system:authenticated"]);
     }
 
     #[tokio::test]
     async fn rejected_credentials_do_not_become_anonymous() {
-        let e = ask(vec![Says(Err("a")), Says(Ok(None)), Says(Err("b"))])
+        let e = ask(vec![Fixed(Err("a")), Fixed(Ok(None)), Fixed(Err("b"))])
             .await
             .unwrap_err();
         assert_eq!(e.0, "[a, b]");
-        let anonymous = ask(vec![Says(Ok(None))]).await.unwrap().unwrap();
+        let anonymous = ask(vec![Fixed(Ok(None))]).await.unwrap().unwrap();
         assert_eq!(anonymous.user.name, "system:anonymous");
         assert_eq!(anonymous.user.groups, ["system:unauthenticated"]);
     }

@@ -86,13 +86,13 @@ pub(super) type ProxyMemo = Memo<Result<(), AuthenticationError>>;
 /// the certificate is valid or the CA is current.
 pub struct X509 {
     ca: Arc<dyn ClientCaSource>,
-    memo: Memo<Known>,
+    memo: Memo<CachedResult>,
     metrics: Option<ClientCertificateMetrics>,
 }
 
 /// The cached result for a chain, and when its leaf expires.
 #[derive(Clone)]
-struct Known {
+struct CachedResult {
     user: Result<Option<Arc<UserInfo>>, AuthenticationError>,
     ends: Option<SystemTime>,
 }
@@ -141,11 +141,11 @@ impl Authenticator for X509 {
 
 impl X509 {
     /// The result for the connection's chain; `None` without one.
-    fn cached_verification(&self, from: Credentials<'_>) -> Option<Known> {
+    fn cached_verification(&self, from: Credentials<'_>) -> Option<CachedResult> {
         let chain = from.peer.filter(|c| !c.is_empty())?;
         let ca = self.ca.current();
         Some(self.memo.get_or_compute(chain, &ca, |now| {
-            Known {
+            CachedResult {
                 user: verify_chain(chain, ca.roots(), now)
                     .map_err(|e| {
                         AuthenticationError(format!("verifying certificate {} failed: {}", describe(&chain[0]), e.0))
@@ -156,7 +156,7 @@ impl X509 {
         }))
     }
 
-    fn observe(&self, known: &Known) {
+    fn observe(&self, known: &CachedResult) {
         if let (Some(metrics), Some(ends)) = (&self.metrics, known.ends) {
             metrics.seen(ends);
         }

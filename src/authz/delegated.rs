@@ -109,10 +109,10 @@ mod tests {
     use crate::request::RequestInfo;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    struct Says(AtomicUsize, Option<Value>);
+    struct FakeReviewer(AtomicUsize, Option<Value>);
 
     #[async_trait]
-    impl Reviewer for Says {
+    impl Reviewer for FakeReviewer {
         async fn review(&self, review: &Value) -> Result<Value, ClientError> {
             self.0.fetch_add(1, Ordering::Relaxed);
             assert_eq!(review.str_at(&["spec", "user"]), "jane");
@@ -126,14 +126,14 @@ mod tests {
         a.authorize(&Attributes::of(user, &info)).await
     }
 
-    fn says(answer: Option<Value>) -> (Arc<Says>, Union) {
-        let says = Arc::new(Says(AtomicUsize::new(0), answer));
-        (says.clone(), Delegated::recommended(says))
+    fn delegated_to(answer: Option<Value>) -> (Arc<FakeReviewer>, Union) {
+        let reviewer = Arc::new(FakeReviewer(AtomicUsize::new(0), answer));
+        (reviewer.clone(), Delegated::recommended(reviewer))
     }
 
     #[tokio::test(start_paused = true)]
     async fn results_are_cached_for_ten_seconds() {
-        let (attributes, a) = says(Some(json!({"allowed": true, "reason": "role"})));
+        let (attributes, a) = delegated_to(Some(json!({"allowed": true, "reason": "role"})));
         let jane = UserInfo::system("jane", &["dev"]);
         let path = "/apis/g/v1/namespaces/n/gadgets/x";
         assert_eq!(ask(&a, &jane, path).await, Verdict::allow("role"));
@@ -152,7 +152,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_review_does_not_allow_and_is_not_cached() {
-        let (attributes, a) = says(None);
+        let (attributes, a) = delegated_to(None);
         let jane = UserInfo::system("jane", &[]);
         let v = ask(&a, &jane, "/apis/g/v1/gadgets").await;
         assert_eq!((v.decision, v.error.as_deref()), (Decision::NoOpinion, Some("gone")));
@@ -163,7 +163,7 @@ mod tests {
 
     #[tokio::test]
     async fn masters_and_health_checks_need_no_review() {
-        let (attributes, a) = says(None);
+        let (attributes, a) = delegated_to(None);
         let root = UserInfo::system("root", &["system:masters"]);
         assert_eq!(ask(&a, &root, "/apis/g/v1/gadgets").await.decision, Decision::Allow);
         assert_eq!(
@@ -171,7 +171,7 @@ mod tests {
             Decision::Allow
         );
         assert_eq!(attributes.0.load(Ordering::Relaxed), 0);
-        let (_, a) = says(Some(json!({"denied": true})));
+        let (_, a) = delegated_to(Some(json!({"denied": true})));
         assert_eq!(
             ask(&a, &UserInfo::system("jane", &[]), "/apis/g/v1/x").await.decision,
             Decision::Deny

@@ -3,12 +3,12 @@
 //! *and* permission for the identity, then the legacy mode. Entry point: [`Impersonation::check`].
 //!
 //! ```text
-//! mode              identity                              (a) on the request's target  (b) on the identity
-//! associated-node   node that the caller's pod runs on    impersonate-on:M:VERB        impersonate:M nodes/*
-//! arbitrary-node    system:node:N, name only              same                         impersonate:M nodes/N
-//! serviceaccount    service account, name only            same                         impersonate:M serviceaccounts
-//! user-info         neither a node nor a service account  same                         impersonate:M users, uids, …
-//! (legacy)          any                                   -                            impersonate users, uids, …
+//! mode             identity                    (a) on the target      (b) on the identity
+//! associated-node  node of the caller's pod    impersonate-on:M:VERB  impersonate:M nodes/*
+//! arbitrary-node   system:node:N, name only    same                   impersonate:M nodes/N
+//! serviceaccount   service account, name only  same                   impersonate:M serviceaccounts
+//! user-info        no node or service account  same                   impersonate:M users, uids, …
+//! (legacy)         any                         -                      impersonate users, uids, …
 //! ```
 //!
 //! M is the name of the mode and VERB the request's verb. The first mode that succeeds applies; if none does,

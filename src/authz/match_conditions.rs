@@ -11,7 +11,7 @@ use std::sync::Arc;
 use torana_cel::{Budget, Environment, Exceeded, Program, Schema, Type, Unusable, Val, Variable};
 
 const MAX_CONDITIONS: usize = 64;
-/// About what an evaluation allocates: its cost bounds the sizes of what it makes.
+/// Estimated allocations of an evaluation, whose cost bounds the sizes of its values.
 const MEMORY: usize = 16 << 20;
 
 /// Conditions that must all hold for the webhook to be asked.
@@ -23,7 +23,7 @@ pub(crate) struct MatchConditions {
 
 /// The result of evaluating conditions.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Judged {
+pub(super) struct ConditionResult {
     /// Whether all conditions hold. One that is false outweighs the errors of others.
     pub applies: Result<bool, ConditionError>,
     /// True if a condition could not be evaluated.
@@ -167,21 +167,21 @@ impl MatchConditions {
     }
 
     /// Evaluates the conditions for a request.
-    pub(super) async fn judge(self: &Arc<Self>, attributes: &Attributes<'_>) -> Judged {
+    pub(super) async fn evaluate(self: &Arc<Self>, attributes: &Attributes<'_>) -> ConditionResult {
         let subject = subject(attributes);
-        if let Some(judged) = self.attempt(&subject, Budget::quick()) {
-            return judged;
+        if let Some(result) = self.attempt(&subject, Budget::quick()) {
+            return result;
         }
         let me = self.clone();
-        let judged = compute::offload(MEMORY, async move { me.attempt(&subject, Budget::full()) }).await;
-        judged.ok().flatten().unwrap_or(Judged {
+        let result = compute::offload(MEMORY, async move { me.attempt(&subject, Budget::full()) }).await;
+        result.ok().flatten().unwrap_or(ConditionResult {
             applies: Err(ConditionError::Busy),
             failed: true,
         })
     }
 
     /// Evaluates within a budget; `None` if it does not suffice.
-    fn attempt(&self, subject: &Value, mut budget: Budget) -> Option<Judged> {
+    fn attempt(&self, subject: &Value, mut budget: Budget) -> Option<ConditionResult> {
         let mut errors: Vec<String> = Vec::new();
         for (text, program) in &self.all {
             let request = Val::of(subject, &self.request).map_err(Exceeded::Failed);
@@ -192,7 +192,7 @@ impl MatchConditions {
             match value {
                 Ok(Val::Bool(true)) => {}
                 Ok(_) => {
-                    return Some(Judged {
+                    return Some(ConditionResult {
                         applies: Ok(false),
                         failed: !errors.is_empty(),
                     });
@@ -204,7 +204,7 @@ impl MatchConditions {
                 }
             }
         }
-        Some(Judged {
+        Some(ConditionResult {
             failed: !errors.is_empty(),
             applies: match errors.as_slice() {
                 [] => Ok(true),
@@ -240,12 +240,12 @@ mod tests {
         }
     }
 
-    async fn judge(expressions: &[&str], uri: &str) -> Result<bool, String> {
+    async fn evaluate(expressions: &[&str], uri: &str) -> Result<bool, String> {
         let info = RequestInfo::resolve(&http::Method::GET, &uri.parse().unwrap()).unwrap();
         let user = UserInfo::system("jane", &["dev"]);
         let conditions = parse(expressions).unwrap();
-        let judged = conditions.judge(&Attributes::of(&user, &info)).await;
-        judged.applies.map_err(|e| e.to_string())
+        let result = conditions.evaluate(&Attributes::of(&user, &info)).await;
+        result.applies.map_err(|e| e.to_string())
     }
 
     #[tokio::test]
@@ -271,10 +271,10 @@ mod tests {
                 true,
             ),
         ] {
-            assert_eq!(judge(&[expression], uri).await, Ok(holds), "{expression}");
+            assert_eq!(evaluate(&[expression], uri).await, Ok(holds), "{expression}");
         }
         assert_eq!(
-            judge(&["request.nonResourceAttributes.path == '/x'"], "/x").await,
+            evaluate(&["request.nonResourceAttributes.path == '/x'"], "/x").await,
             Ok(true)
         );
     }
@@ -282,9 +282,9 @@ mod tests {
     #[tokio::test]
     async fn a_condition_that_is_false_outweighs_errors() {
         let failing = "request.resourceAttributes.namespace == 'n'";
-        assert_eq!(judge(&[failing, "false"], "/healthz").await, Ok(false));
+        assert_eq!(evaluate(&[failing, "false"], "/healthz").await, Ok(false));
         assert_eq!(
-            judge(&["true", failing], "/healthz").await,
+            evaluate(&["true", failing], "/healthz").await,
             Err(format!(
                 "cel evaluation error: expression '{failing}' resulted in error: no such key: resourceAttributes"
             ))
@@ -294,9 +294,9 @@ mod tests {
     #[tokio::test]
     async fn expensive_conditions_end_at_the_limit_of_their_cost() {
         let cubic = "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, a + b + c > 0)))";
-        assert_eq!(judge(&[cubic], "/x").await, Ok(true));
+        assert_eq!(evaluate(&[cubic], "/x").await, Ok(true));
         let deeper = format!("lists.range(1000).all(x, lists.range(1000).all(y, x + y >= 0) && {cubic})");
-        let refused = judge(&[&deeper], "/x").await.unwrap_err();
+        let refused = evaluate(&[&deeper], "/x").await.unwrap_err();
         assert!(refused.ends_with("actual cost limit exceeded"), "{refused}");
     }
 

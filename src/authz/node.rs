@@ -53,8 +53,8 @@ struct NodeRequest<'a> {
 }
 
 impl Node {
-    /// Decides with `graph`, and with `rules` (those of ClusterRole `system:node`) for what all nodes may do
-    /// alike.
+    /// Decides with `graph`, and with `rules` (those of ClusterRole `system:node`) for permissions that all
+    /// nodes share.
     pub(crate) fn new(graph: Arc<Graph>, rules: Vec<PolicyRule>) -> Self {
         Self { graph, rules }
     }

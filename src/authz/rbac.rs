@@ -141,7 +141,7 @@ fn undecided(error: impl Into<String>) -> Verdict {
 
 /// Makes a decision that exceeds the step budget off the reactor.
 async fn decide_off_thread(index: Arc<Index>, attributes: &Attributes<'_>) -> Verdict {
-    /// Upper bound of what a decision allocates, in bytes: the names of dangling bindings.
+    /// Upper bound of a decision's allocations, in bytes: the names of dangling bindings.
     const MEMORY: usize = 64 << 10;
     let question = OwnedAttributes::of(attributes);
     let work = move || decide(&index, &question.as_attributes(), &mut StepBudget::unbounded());

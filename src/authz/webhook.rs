@@ -142,11 +142,11 @@ impl Webhook {
             return Ok(true);
         };
         let began = Instant::now();
-        let judged = conditions.judge(attributes).await;
+        let result = conditions.evaluate(attributes).await;
         if let Some((metrics, name)) = &self.metrics {
-            metrics.evaluated(name, began.elapsed(), judged.failed, judged.applies == Ok(false));
+            metrics.evaluated(name, began.elapsed(), result.failed, result.applies == Ok(false));
         }
-        judged.applies.map_err(ReviewError::Conditions)
+        result.applies.map_err(ReviewError::Conditions)
     }
 
     fn failed(&self, error: &ReviewError, deny: bool) -> Verdict {
@@ -202,7 +202,7 @@ impl Authorizer for Webhook {
             }
             Err(error) => {
                 tracing::warn!("authorization webhook failed: {error}");
-                // A contradictory answer is denied whatever the failure policy says.
+                // A contradictory response is denied regardless of the failure policy.
                 let both = matches!(error, ReviewError::Contradiction(_));
                 self.failed(&error, both || self.config.deny_on_failure)
             }
@@ -223,10 +223,10 @@ mod tests {
     use crate::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    struct Says(AtomicUsize, Mutex<Vec<u8>>, Result<&'static str, FetchError>);
+    struct FakeFetcher(AtomicUsize, Mutex<Vec<u8>>, Result<&'static str, FetchError>);
 
     #[async_trait]
-    impl ReviewTransport for Says {
+    impl ReviewTransport for FakeFetcher {
         async fn ask(&self, review: Vec<u8>) -> Result<Vec<u8>, FetchError> {
             self.0.fetch_add(1, Ordering::Relaxed);
             *self.1.lock() = review;
@@ -234,8 +234,8 @@ mod tests {
         }
     }
 
-    fn hook(says: Result<&'static str, FetchError>, deny: bool, version: ReviewVersion) -> (Arc<Says>, Webhook) {
-        let says = Arc::new(Says(AtomicUsize::new(0), Mutex::default(), says));
+    fn hook(says: Result<&'static str, FetchError>, deny: bool, version: ReviewVersion) -> (Arc<FakeFetcher>, Webhook) {
+        let says = Arc::new(FakeFetcher(AtomicUsize::new(0), Mutex::default(), says));
         let config = WebhookConfig {
             kubeconfig: PathBuf::new(),
             version,
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_requests_that_match_are_asked_about() {
+    async fn only_requests_that_match_are_sent_to_the_webhook() {
         let conditioned = |expression: &str, deny: bool| {
             let (says, mut w) = hook(Ok(r#"{"status":{"allowed":true}}"#), deny, ReviewVersion::V1);
             let list = crate::json!([{"expression": expression}]);

@@ -1,9 +1,9 @@
 //! [`HttpClient`]: bounded requests to configured https servers. [`super::Client`], [`super::Fetcher`] and
-//! [`super::probe`] add what is theirs: paths and objects, JSON with retries, errors in Go's wording.
+//! [`super::probe`] build on it: paths and objects, JSON with retries, errors in Go's wording.
 //!
-//! Connections, HTTP/1.1 or HTTP/2 by ALPN, and their pool are hyper-util's. Redirects are not followed. What
-//! proxies send goes through [`crate::proxy::backend`] or the aggregator's transport instead: their bodies
-//! are streams, and their connections are upgraded, watched and counted.
+//! Connections, HTTP/1.1 or HTTP/2 by ALPN, and their pool are hyper-util's. Redirects are not followed.
+//! Proxies use [`crate::proxy::backend`] or the aggregator's transport instead: their bodies are streams, and
+//! their connections are upgraded, watched and counted.
 
 use super::kubeconfig::{ClientConfig, CredentialsError};
 use bytes::Bytes;

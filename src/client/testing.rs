@@ -32,8 +32,8 @@ pub(crate) struct RawServer {
     pub task: JoinHandle<()>,
 }
 
-/// Starts a server that reads the head of one request per connection and sends what `respond` makes of it,
-/// which also gets the server's host.
+/// Starts a server that reads the head of one request per connection and responds with the result of
+/// `respond`, which gets the head and the server's host.
 pub(crate) async fn serve(respond: impl Fn(&[u8], &str) -> String + Send + 'static) -> RawServer {
     let (acceptor, certificate) = acceptor(&["localhost"]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

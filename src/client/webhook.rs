@@ -52,7 +52,7 @@ use tokio::time::error::Elapsed;
 
 /// As upstream's, for all webhooks.
 const USER_AGENT: HeaderValue = HeaderValue::from_static("kube-apiserver-admission");
-/// Most attempts while the webhook asks to come back later, as client-go.
+/// Maximum attempts while the webhook answers with Retry-After, as client-go.
 const MAX_ATTEMPTS: u32 = 10;
 
 /// Resolves the Service of a `clientConfig`. Implemented over the aggregator's resolver.

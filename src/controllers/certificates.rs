@@ -109,7 +109,7 @@ pub(crate) fn start_approver(term: &Term) {
     process(term, |s| s.undecided, approve);
 }
 
-/// Approves the request of a kubelet that may ask for it.
+/// Approves the request of a kubelet that is authorized to make it.
 async fn approve(api: Loopback, mut request: Value) -> Result<(), Failure> {
     let wanted = parse(&request)?;
     if request.str_at(&["spec", "signerName"]) != rules::KUBELET_CLIENT
@@ -222,7 +222,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn certificates_live_as_long_as_asked_within_limits() {
+    fn certificate_lifetimes_follow_the_request_within_limits() {
         let config = SigningConfig {
             clients: None,
             kubelets: None,

@@ -19,7 +19,6 @@ static PARTS: LazyLock<Mask> = LazyLock::new(|| {
     ])
 });
 
-/// A Job.
 #[derive(Debug, PartialEq, Eq)]
 struct Job {
     uid: Str,

@@ -119,7 +119,7 @@ async fn delete(api: &Loopback, name: &str) -> Result<(), Pending> {
     }
 }
 
-/// Deletes the content. The result says what is left.
+/// Deletes the content. The result describes the remaining objects.
 async fn clear(api: &Loopback, namespace: &Value) -> Progress {
     let mut progress = Progress::default();
     let served = match discover(api).await {

@@ -183,7 +183,7 @@ impl Following {
         let stopped = stop.clone();
         let name = format!("objects of {}.{}", resource.plural, resource.group);
         self.tasks.spawn_until_stopped(name, async move {
-            // Biased towards stopping, because an informer never ends by itself.
+            // Biased towards stopping, because an informer never ends on its own.
             tokio::select! {
                 biased;
                 () = stopped.wait() => {}

@@ -1,6 +1,5 @@
 //! Type checking of ValidatingAdmissionPolicies (`pkg/controller/validatingadmissionpolicystatus`): compiles
-//! their expressions with the schemas of the kinds that they match, and writes what is wrong into their
-//! status.
+//! their expressions with the schemas of the kinds that they match, and writes the errors into their status.
 //!
 //! A policy is checked once in each generation. It works the same whatever is found.
 
@@ -34,7 +33,6 @@ static PARTS: LazyLock<Mask> = LazyLock::new(|| {
     ])
 });
 
-/// A policy.
 #[derive(Debug)]
 struct Policy {
     generation: i64,

@@ -61,7 +61,7 @@ pub(crate) fn start(term: &Term) {
     let Some(quotas) = quotas else { return };
     let (known, added) = (quotas.clone(), queue.clone());
     term.objects().observe(move |resource, change| {
-        // Updates of these change what they use; Pods are followed below.
+        // Updates of these change their usage; Pods are followed below.
         let by_content = matches!(
             (resource.group.as_str(), resource.plural.as_str()),
             ("", "services" | "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims")

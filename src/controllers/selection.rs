@@ -41,10 +41,10 @@ pub(crate) struct Selection(Vec<&'static str>);
 
 /// A name in the list is not the name of a loop.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not in the list of known controllers: {known}", known = known())]
+#[error("{0:?} is not in the list of known controllers: {known}", known = known_names())]
 pub(crate) struct UnknownController(pub String);
 
-fn known() -> String {
+fn known_names() -> String {
     let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
     names.join(", ")
 }

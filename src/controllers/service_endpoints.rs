@@ -2,9 +2,9 @@
 //! (`k8s.io/endpointslice`), and the EndpointSlices of Endpoints that users wrote
 //! (`pkg/controller/endpointslicemirroring`).
 //!
-//! `workloads` follows Services and Pods and says which Service a change concerns. `slices`, `subsets` and
-//! `mirror` each compute one kind of object from them; the loops here read what exists and write the
-//! difference.
+//! `workloads` follows Services and Pods and determines the Services that a change affects. `slices`,
+//! `subsets` and `mirror` each compute one kind of object from them; the loops here compare with the stored
+//! objects and write the difference.
 
 mod legacy;
 mod metrics;
@@ -222,7 +222,7 @@ struct Slices {
     events: Recorder,
 }
 
-/// Follows what [`Slices`] depends on.
+/// Follows the inputs of [`Slices`].
 pub(crate) fn start_slices(term: &Term) {
     let queue: WorkQueue<Str> = term.queue(QUEUE);
     let changed = queue.clone();

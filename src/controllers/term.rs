@@ -22,8 +22,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Backoff of failed items, upstream's default for controllers with a lower maximum: nobody restarts the
-/// loops of a gateway to have a failed item tried again.
+/// Backoff of failed items: upstream's default for controllers, with a lower maximum, because the loops of a
+/// gateway are not restarted to retry a failed item.
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(60));
 
 type Shared = HashMap<(TypeId, &'static str), Arc<dyn Any + Send + Sync>>;

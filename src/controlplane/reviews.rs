@@ -19,7 +19,6 @@ use crate::authn::TokenAuthenticator;
 use crate::authz::{Authorizer, Rbac};
 use std::sync::Arc;
 
-/// Dependencies of the reviews.
 #[derive(Clone)]
 pub(crate) struct ReviewDependencies {
     /// Authenticates the tokens of TokenReviews.

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::json;
 
-    fn of(kind: &str) -> BuiltinSchema {
+    fn builtin_schema(kind: &str) -> BuiltinSchema {
         BuiltinSchema(crate::api::by_gvk("", "v1", kind).unwrap())
     }
 
@@ -84,7 +84,7 @@ mod tests {
     fn type_errors_have_upstreams_message() {
         let mut v = json!({"kind": "ConfigMap", "apiVersion": "v1", "data": {"a": 1}});
         assert_eq!(
-            of("ConfigMap").normalize(&mut v).unwrap_err().message,
+            builtin_schema("ConfigMap").normalize(&mut v).unwrap_err().message,
             "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
         );
     }
@@ -98,7 +98,7 @@ mod tests {
             now: "2024-01-01T00:00:00Z",
             api_version: "v1",
         };
-        of("ConfigMap").manage_update(None, &mut v, &who, &FieldSet::new());
+        builtin_schema("ConfigMap").manage_update(None, &mut v, &who, &FieldSet::new());
         let entry = &v.at(&["metadata", "managedFields"]).items()[0];
         assert_eq!(entry.get("fieldsV1"), &json!({"f:data": {".": {}, "f:k": {}}}));
     }
@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn service_ports_merge_by_key() {
         let old = json!({"spec": {"ports": [{"port": 80, "name": "a"}, {"port": 81}]}});
-        let merged = of("Service").strategic_merge(&old, &json!({"spec": {"ports": [{"port": 80, "name": "b"}]}}));
+        let merged =
+            builtin_schema("Service").strategic_merge(&old, &json!({"spec": {"ports": [{"port": 80, "name": "b"}]}}));
         let merged = merged.unwrap().unwrap();
         assert_eq!(merged.at(&["spec", "ports"]).items().len(), 2);
         assert_eq!(merged.at(&["spec", "ports"]).items()[0].str_at(&["name"]), "b");
@@ -124,7 +125,7 @@ mod tests {
             force: false,
             reset: &FieldSet::new(),
         };
-        let refused = |kind: &str, patch: Value| of(kind).apply(None, patch, &request).unwrap_err();
+        let refused = |kind: &str, patch: Value| builtin_schema(kind).apply(None, patch, &request).unwrap_err();
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "!"}});
         let refused_secret = refused("Secret", secret);
         assert_eq!(refused_secret.code, 500);
@@ -139,7 +140,9 @@ mod tests {
                 .message
                 .ends_with("Kind=Service: cannot convert float64 to int32")
         );
-        let wide = of("Service").apply(None, port(json!(4294967376i64)), &request).unwrap();
+        let wide = builtin_schema("Service")
+            .apply(None, port(json!(4294967376i64)), &request)
+            .unwrap();
         assert_eq!(wide.at(&["spec", "ports"]).items()[0].get("port"), &json!(80));
         let limits = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "n"},
             "spec": {"limits": [{"type": "Pod", "max": {"cpu": "100m1"}}]}});

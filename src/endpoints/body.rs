@@ -303,8 +303,8 @@ pub(crate) fn not_registered(kind: &str, api_version: &str, expected: &GroupVers
 /// The error for another kind or version than the expected one.
 fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
     // Upstream decodes objects of custom kinds in any version.
-    let custom = given.kind == expected.kind && !known::known(expected);
-    if !custom && !known::known(given) {
+    let custom = given.kind == expected.kind && !known::is_known(expected);
+    if !custom && !known::is_known(given) {
         return cannot_be_handled(
             given,
             expected,

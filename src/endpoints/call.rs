@@ -154,8 +154,8 @@ impl Call {
         }
     }
 
-    /// Checks that the name in the path is a valid storage key. Upstream's store does so when it needs the key: after the
-    /// media type and the body.
+    /// Checks that the name in the path is a valid storage key. Upstream's store does so when it needs the
+    /// key: after the media type and the body.
     ///
     /// # Errors
     /// 400 if it is not.

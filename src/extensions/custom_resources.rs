@@ -129,7 +129,6 @@ impl CustomResources {
         (own, feed)
     }
 
-    /// The definitions.
     pub(crate) fn definitions(&self) -> &Informer<Definition> {
         &self.definitions
     }

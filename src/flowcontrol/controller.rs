@@ -24,7 +24,7 @@ use arc_swap::ArcSwap;
 use configuration::ManagedLevel;
 use std::sync::Arc;
 
-/// The objects that apply even if nobody has created them.
+/// The objects that apply even if they are not stored.
 #[derive(Clone, Debug, Default)]
 pub struct Mandatory {
     /// The FlowSchemas `exempt` and `catch-all`.

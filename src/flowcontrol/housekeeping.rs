@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 /// Shared by the levels and the task.
 #[derive(Debug, Default)]
 pub(crate) struct Housekeeping {
-    /// When the task wakes up by itself, in nanoseconds of the clock.
+    /// The next time the task wakes up without being notified, in nanoseconds of the clock.
     wakes_at: AtomicU64,
     sooner: Notify,
 }

@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     pub families: Arc<Families>,
     /// Requests of all levels.
     pub by_kind: ReadVsWrite,
-    /// What the utilization of a level without seats is measured by.
+    /// The denominator of the utilization of a level without seats.
     pub tenth_of_server: u32,
     /// Flows whose callers must first read their responses.
     pub held_back: Arc<HeldBackFlows>,
@@ -239,7 +239,7 @@ impl Level {
         })
     }
 
-    /// Does what is due, for the housekeeper.
+    /// Runs due work; called by the housekeeping task.
     pub(super) fn advance(&self) {
         let now = self.shared.clock.now();
         let mut state = self.lock();

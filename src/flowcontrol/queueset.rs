@@ -64,7 +64,7 @@ pub(crate) enum Rejected {
     ConcurrencyLimit,
 }
 
-/// The requests of one priority level. `T` is what the caller keeps for each of them.
+/// The requests of one priority level. `T` is the caller's data of a request.
 pub(crate) struct QueueSet<T> {
     queuing: Queuing,
     limit: u32,
@@ -224,7 +224,7 @@ impl<T> QueueSet<T> {
     }
 
     /// Ends a request: one that executes releases its seats, after its additional latency; one that waits
-    /// leaves its queue. Returns what the caller kept.
+    /// leaves its queue. Returns the caller's data.
     pub(crate) fn finish(&mut self, now: Duration, id: Id) -> T {
         self.sync(now);
         match self.requests.get(id).state {
@@ -249,7 +249,7 @@ impl<T> QueueSet<T> {
         }
     }
 
-    /// Does what is due by `now`. Needed while requests wait; see [`next_event`](Self::next_event).
+    /// Runs the work that is due at `now`. Needed while requests wait; see [`next_event`](Self::next_event).
     pub(crate) fn advance(&mut self, now: Duration) {
         self.sync(now);
         self.dispatch(now);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_down_by_one_when_rejections_are_few() {
+    fn it_decreases_by_one_when_rejections_are_few() {
         let mut t = RetryAfter::default();
         for now in 1_000..1_004 {
             second(&mut t, now, 100);

@@ -25,7 +25,7 @@ pub(crate) struct Shares {
     pub lendable_percent: u32,
     /// `borrowingLimitPercent`; without it, the level may borrow as much as the server has.
     pub borrowing_percent: Option<u32>,
-    /// True for the exempt level: it takes what it demands, and the others share the rest.
+    /// True for the exempt level: its demand is satisfied first, and the others share the rest.
     pub exempt: bool,
 }
 
@@ -34,9 +34,9 @@ pub(crate) struct Shares {
 pub(crate) struct Limits {
     /// The level's part of the server's seats by its shares.
     pub nominal: u32,
-    /// Nominal without what it may lend.
+    /// The nominal limit minus the lendable seats.
     pub lower: u32,
-    /// Nominal and what it may borrow.
+    /// The nominal limit plus the seats it may borrow.
     pub upper: u32,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn limits(server: u32, levels: &[Shares]) -> Vec<Limits> {
 }
 
 impl Limits {
-    /// The limit of a level that is new: half of what it may lend is lent.
+    /// The limit of a new level: half of its lendable seats count as lent.
     pub(crate) fn initial(&self) -> u32 {
         self.nominal - (self.nominal - self.lower) / 2
     }

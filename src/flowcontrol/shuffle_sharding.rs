@@ -38,7 +38,7 @@ impl Dealer {
     pub(crate) fn deal(&self, hash: u64) -> Hand {
         let size = usize::from(self.hand);
         let mut cards = self.draws(hash, size);
-        // Going back over the predecessors from the last one turns an index into what they left of the deck
+        // Walking back over the previous draws, from the last one, turns an index into the remaining deck
         // into an index into the whole deck.
         for i in (1..size).rev() {
             for later in i..size {
@@ -62,7 +62,7 @@ impl Dealer {
         usize::from(self.hand)
     }
 
-    /// The first `count` cards, each as its index into what its predecessors left of the deck.
+    /// The first `count` cards, each as an index into the deck that remains after the previous draws.
     fn draws(&self, mut hash: u64, count: usize) -> [u32; MAX_HAND] {
         let mut draws = [0; MAX_HAND];
         for (left, draw) in (1..=u64::from(self.deck)).rev().zip(&mut draws[..count]) {
@@ -74,7 +74,6 @@ impl Dealer {
 }
 
 impl Hand {
-    /// The cards.
     pub(crate) fn cards(&self) -> &[u32] {
         &self.cards[..usize::from(self.len)]
     }
@@ -110,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_hand_is_what_is_drawn_without_replacement(deck in 1u32..200, hand in 1u32..16, hash: u64) {
+        fn a_hand_equals_drawing_without_replacement(deck in 1u32..200, hand in 1u32..16, hash: u64) {
             if let Some(dealer) = Dealer::try_new(deck, hand) {
                 let dealt = dealer.deal(hash);
                 prop_assert_eq!(dealt.cards(), by_removal(deck, hand, hash));

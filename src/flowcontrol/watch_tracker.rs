@@ -1,4 +1,4 @@
-//! Counts the open watches by what they watch, to estimate what the event of a write costs (upstream's
+//! Counts the open watches by scope, to estimate the cost of delivering the event of a write (upstream's
 //! `k8s.io/apiserver/pkg/util/flowcontrol/watch_tracker.go`).
 
 use crate::apimachinery::FieldSelector;

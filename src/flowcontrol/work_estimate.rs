@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! list, watch with initial events   one seat per 100 kB that are in memory at once
-//! create, update, patch, delete     one seat; from 10 interested watches on, one seat per 10 of them for 5 ms
+//! create, update, patch, delete     one seat; with 10 or more interested watches, one per 10 for 5 ms
 //! everything else                   one seat
 //! ```
 
@@ -43,7 +43,7 @@ pub struct StoredObjects {
     pub average_bytes: u64,
 }
 
-/// Knows what is stored.
+/// Counts and sizes of stored objects.
 pub trait ObjectCounts: Send + Sync {
     /// `None` for resources that are not stored here, such as a backend's.
     fn stored(&self, group: &str, resource: &str) -> Option<StoredObjects>;
@@ -111,7 +111,7 @@ pub(crate) fn estimate(info: &RequestInfo, query: &str, around: &Surroundings<'_
 }
 
 fn write(info: &RequestInfo, around: &Surroundings<'_>) -> WorkEstimate {
-    // A token is not an object: nobody watches it.
+    // A token is not a stored object and causes no watch events.
     let token = info.resource == "serviceaccounts" && info.subresource == "token";
     if token || around.watches < WATCHES_PER_SEAT {
         return WorkEstimate::ONE_SEAT;

@@ -82,7 +82,7 @@ impl Staged {
     /// Writes and syncs the files under temporary names, then renames them. Blocking.
     pub(super) fn commit(self) -> Result<(), PkiError> {
         let written: Vec<Temporary<'_>> = self.0.iter().map(Target::write).collect::<Result<_, _>>()?;
-        // Side by side: the file system commits what is waiting together.
+        // In parallel: the file system commits pending syncs together.
         let synced: Vec<std::io::Result<()>> = std::thread::scope(|scope| {
             let threads: Vec<_> = written.iter().map(|t| scope.spawn(move || t.file.sync_all())).collect();
             let failed = |_| Err(std::io::Error::other("the thread failed"));

@@ -29,7 +29,7 @@ pub(super) struct Authority {
 
 /// Generated files that are not written yet.
 #[derive(Default)]
-pub(super) struct Made {
+pub(super) struct GeneratedFiles {
     pub(super) files: Staged,
     /// Base names of the pairs.
     pub(super) names: Vec<&'static str>,
@@ -95,7 +95,7 @@ impl Authority {
         name: &'static str,
         common_name: &str,
         now: SystemTime,
-        made: &mut Made,
+        made: &mut GeneratedFiles,
     ) -> Result<Self, PkiError> {
         let (path, key_path) = paths(dir, name);
         let found_key = files::read_secret(&key_path)?
@@ -199,7 +199,13 @@ impl Leaf {
     }
 
     /// Keeps a valid pair; otherwise issues a new certificate with a new key.
-    pub(super) fn ensure(&self, dir: &Path, ca: &Authority, now: SystemTime, made: &mut Made) -> Result<(), PkiError> {
+    pub(super) fn ensure(
+        &self,
+        dir: &Path,
+        ca: &Authority,
+        now: SystemTime,
+        made: &mut GeneratedFiles,
+    ) -> Result<(), PkiError> {
         let (path, key_path) = paths(dir, self.file);
         let reissue_reason = match (files::read(&path)?, files::read_secret(&key_path)?) {
             (Some(pem), Some(key_pem)) => {

@@ -1,5 +1,4 @@
-//! [`Signer`]: a CA that signs what certificate signing requests ask for
-//! (`pkg/controller/certificates/authority`).
+//! [`Signer`]: a CA that signs certificate signing requests (`pkg/controller/certificates/authority`).
 
 use super::{PkiError, files, issue};
 use crate::x509::{CertificateRequest, Draft, pem};
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_verify_and_have_what_was_asked_for() {
+    fn certificates_verify_and_match_their_request() {
         for rsa in [false, true] {
             let (dir, signer) = ca(rsa);
             let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();

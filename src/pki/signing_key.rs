@@ -2,13 +2,13 @@
 
 use super::PkiError;
 use super::files::{self, PUBLIC, SECRET};
-use super::issue::{Made, generation, key};
+use super::issue::{GeneratedFiles, generation, key};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 use std::path::Path;
 
 /// Generates `sa.key` (ECDSA P-256 or RSA 2048) and `sa.pub` if missing. An existing `sa.pub` is never
 /// rewritten: it may also hold former keys, which still verify old tokens.
-pub(super) fn ensure(dir: &Path, rsa: bool, made: &mut Made) -> Result<(), PkiError> {
+pub(super) fn ensure(dir: &Path, rsa: bool, made: &mut GeneratedFiles) -> Result<(), PkiError> {
     let (path, public_path) = (dir.join("sa.key"), dir.join("sa.pub"));
     let key_pair = match files::read_secret(&path)? {
         Some(pem) => key(&path, &pem)?,

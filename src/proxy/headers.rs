@@ -1,4 +1,5 @@
-//! Header rules of the proxies: what a backend may see of a request, and what a client may see of a response.
+//! Header rules of the proxies: which request headers reach a backend, and which response headers reach a
+//! client.
 //!
 //! Entry points: [`Special::of`], which scans a message's header names once, then its methods; [`Identity`]
 //! states the caller. `origin` confines responses in browsers.

@@ -28,7 +28,7 @@ const UNACKNOWLEDGED_UPLOAD: Duration = Duration::from_secs(30);
 /// has, less than a receive window.
 const LARGE_UPLOAD: usize = 48 << 10;
 
-/// A byte stream that records what arrives.
+/// A byte stream that records received bytes.
 #[derive(Debug)]
 pub(crate) struct TrackedStream {
     bytes: Socket,

@@ -1,4 +1,4 @@
-//! Rules that apply to all proxies of this gateway, whatever the backend. Entry point: [`ProxyPolicy`].
+//! Rules that apply to all proxies of this gateway and to every backend. Entry point: [`ProxyPolicy`].
 
 use super::headers::{Special, origin};
 use super::hops::{HOPS, Hops};
@@ -37,7 +37,7 @@ impl ProxyPolicy {
         Ok(())
     }
 
-    /// Removes from a response what a backend may not send; returns the flags of what is left.
+    /// Removes response headers that a backend may not send; returns the flags of the remaining ones.
     pub(crate) fn clean_answer(&self, special: Special, headers: &mut HeaderMap) -> Special {
         let rest = special.clean_response(headers);
         if rest.origin && self.isolate {

@@ -23,7 +23,7 @@ const PING: u16 = 6;
 const GOAWAY: u16 = 7;
 const HEADERS: u16 = 8;
 
-/// The frames of a kubelet that its client has to know.
+/// The frames of a kubelet that a client has to handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A stream was accepted.

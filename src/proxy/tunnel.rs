@@ -39,8 +39,8 @@ impl ClientSide {
         self
     }
 
-    /// Waits for the 101 response to be sent, and returns the connection with what is to be held until it
-    /// ends.
+    /// Waits for the 101 response to be sent, and returns the connection with the guards that are held until
+    /// it ends.
     ///
     /// # Errors
     /// The client's connection ended before.
@@ -103,7 +103,6 @@ pub(crate) fn refusal(response: http::Response<Incoming>) -> Response {
     response
 }
 
-/// A body with a deadline.
 struct BodyWithDeadline {
     body: Incoming,
     end: Pin<Box<Sleep>>,

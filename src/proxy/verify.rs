@@ -87,7 +87,7 @@ impl Verdict for Box<dyn Verdict> {
     }
 }
 
-/// Accepts any certificate, for `insecureSkipTLSVerify` and where the result decides nothing.
+/// Accepts any certificate, for `insecureSkipTLSVerify` and where the identity of the peer does not matter.
 #[derive(Debug)]
 pub(crate) struct AnyServer;
 

@@ -6,9 +6,9 @@
 //! preconditions pass through.
 //!
 //! ```text
-//! read:   stored bytes ─ in the served version and shape? ───────────────────────────────► served as they are
-//!                      └ decode ─ Shape::read ─ of another version? Conversion ─ Shape::converted ─► an entry, cached
-//! write:  served object ─ Conversion to the storage version ─ Shape::converted ─► stored ─► read back as above
+//! read:   stored bytes ─ in the served version and shape? ─────────────────► served as they are
+//!                      └ decode ─ Shape::read ─ Conversion ─ Shape::converted ─► an entry, cached
+//! write:  served object ─ Conversion to the storage version ─ Shape::converted ─► stored ─► read as above
 //! ```
 //!
 //! A conversion is computed here or by a webhook ([`Converting`]); a list converts all objects that need it
@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 /// Converts objects of one kind between its versions.
 pub(crate) trait Conversion: Send + Sync + 'static {
-    /// Starts to convert `objects`, none of which is in version `to`, and which may be of different versions.
+    /// Starts to convert `objects` to version `to`. They may be of different versions, none of which is `to`.
     /// The result has as many objects in the same order. Called on the compute pool if the objects are large.
     fn convert(&self, objects: Vec<Value>, to: &KindVersion) -> Converting;
 
@@ -71,8 +71,8 @@ pub(crate) type RenameField = fn(&str) -> Option<&str>;
 pub(crate) enum Converting {
     /// Computed.
     Done(Result<Vec<Value>, NotConverted>),
-    /// Waits for another process, such as a webhook. Dropping the future cancels the conversion. It must not
-    /// wait for ever, because nothing else limits a watch.
+    /// Waits for another process, such as a webhook. Dropping the future cancels the conversion. The future
+    /// must have a deadline of its own, because a watch has none.
     Pending(BoxFuture<'static, Result<Vec<Value>, NotConverted>>),
 }
 
@@ -91,9 +91,9 @@ pub(crate) trait Shape: Send + Sync + 'static {
     /// Brings the result of a conversion to this version into shape: removes unknown fields.
     fn converted(&self, object: &mut Value);
 
-    /// Identifies what the methods do, such as a hash of the schema: equal fingerprints promise equal
-    /// results. Stored bytes that [`read`](Self::read) leaves alone are remembered by it, and from then on
-    /// served as they are. 0 if nothing is to be remembered.
+    /// Identifies the behaviour of the methods, for example by a hash of the schema: equal fingerprints
+    /// promise equal results. Stored bytes that [`read`](Self::read) does not change are marked with it, and
+    /// then served without reading them again. 0 disables that.
     fn fingerprint(&self) -> u64;
 }
 
@@ -108,7 +108,6 @@ pub(crate) struct KindVersion {
     pub fields: Option<SelectableFields>,
 }
 
-/// The versions of a kind.
 pub(crate) struct KindVersions {
     /// All versions, served or not: stored objects may be in any of them.
     pub versions: Vec<KindVersion>,

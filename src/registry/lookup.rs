@@ -1,7 +1,7 @@
 //! [`StoreLookup`]: finds the store of any resource, in any version (`versions`).
 //!
 //! Handlers of one resource use the stores of others (a binding updates a pod), and each store holds the
-//! handlers of its resource. The lookup breaks this cycle: it exists before the stores, and handlers ask it
+//! handlers of its resource. The lookup breaks this cycle: it exists before the stores, and handlers query it
 //! per request.
 
 use super::resource::Backing;

@@ -51,7 +51,7 @@ pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
     if new.uid().is_empty() && !old.uid().is_empty() {
         new.set_meta("uid", old.uid());
     }
-    // Always the stored values, whatever the client sent.
+    // Always the stored values; those of the client are ignored.
     for key in ["creationTimestamp", "generation"] {
         match old.at(&["metadata", key]) {
             Value::Null => new.unset_meta(key),

@@ -232,7 +232,7 @@ pub(crate) enum SubresourceBehaviour {
     /// An object of another kind, or one with its own way to be written (scale, binding,
     /// namespaces/finalize).
     Custom(Arc<dyn SubresourceHandler>),
-    /// A connection that the connector serves by itself (exec, proxy).
+    /// A connection that the connector serves (exec, proxy).
     Connect(Arc<dyn Connect>),
 }
 

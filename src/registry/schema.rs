@@ -26,8 +26,8 @@ pub trait Schema: Send + Sync + 'static {
     /// 400 if a value has the wrong type.
     fn normalize(&self, object: &mut Value) -> Result<Vec<String>>;
 
-    /// Turns what storage does not keep into what it returns. Called once owners are recorded and mutating
-    /// admission is done, so that validation and storage see the same object.
+    /// Normalises parts that storage does not preserve to what a read would return. Called once owners are
+    /// recorded and mutating admission is done, so that validation and storage see the same object.
     fn forget_unstored(&self, _object: &mut Value) {}
 
     /// Applies a strategic merge patch. `None` if the kind does not support them (custom resources: 415).

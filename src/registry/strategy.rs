@@ -150,8 +150,8 @@ pub trait Strategy: Send + Sync + 'static {
     }
 }
 
-/// [`Strategy::reset_fields`] of a kind whose status has a subresource of its own: writers of either own
-/// nothing of the other.
+/// [`Strategy::reset_fields`] of a kind with a status subresource: a writer of the spec owns no fields of the
+/// status, and vice versa.
 pub(crate) fn reset_spec_or_status(subresource: &str) -> &'static [&'static str] {
     match subresource {
         "status" => &["spec"],

@@ -34,76 +34,244 @@ impl Store {
         upsert: bool,
         options: &WriteOptions,
     ) -> Result<Updated> {
-        update(self, cx, name, transform, upsert, options).await
+        let mut update = Update {
+            store: self,
+            cx,
+            name,
+            transform,
+            options,
+        };
+        update.run(upsert).await
     }
 }
 
-pub(super) async fn update(
-    store: &Store,
-    cx: &Context,
-    name: &str,
-    transform: Transform<'_>,
-    upsert: bool,
-    options: &WriteOptions,
-) -> Result<Updated> {
-    let resource = &store.resource;
-    let gr = resource.group_resource();
-    let key = resource.key(&cx.namespace, name);
-    let mut current = read(store, &key).await?;
-    loop {
-        let Some(live) = current else {
-            if !(upsert || resource.create_on_update) || !options.subresource.is_empty() {
-                return Err(Status::not_found(&gr, name));
+/// One update, repeated until no concurrent write interferes. The methods take `&mut self` so that their
+/// futures are `Send`: `transform` is not `Sync`.
+struct Update<'a> {
+    store: &'a Store,
+    cx: &'a Context,
+    name: &'a str,
+    /// Makes the new object from the current one.
+    transform: Transform<'a>,
+    options: &'a WriteOptions,
+}
+
+impl Update<'_> {
+    /// Updates the object, or creates it if there is none and `upsert` or the resource allows that.
+    async fn run(&mut self, upsert: bool) -> Result<Updated> {
+        let (store, name) = (self.store, self.name);
+        let resource = &store.resource;
+        let gr = resource.group_resource();
+        let key = resource.key(&self.cx.namespace, name);
+        let mut current = read(store, &key).await?;
+        loop {
+            let Some(live) = current else {
+                if !(upsert || resource.create_on_update) || !self.options.subresource.is_empty() {
+                    return Err(Status::not_found(&gr, name));
+                }
+                match self.insert(upsert).await {
+                    // A concurrent request created the object: update that one.
+                    Err(s) if s.reason == "AlreadyExists" => current = read(store, &key).await?,
+                    done => return done,
+                }
+                if current.is_none() {
+                    return Err(Status::modified(&gr, name));
+                }
+                continue;
+            };
+            match self.swap(&live).await? {
+                Ok(object) => return Ok(Updated { object, created: false }),
+                Err(newer) => current = newer,
             }
-            match insert(store, cx, name, transform, upsert, options).await {
-                // A concurrent request created the object: update that one.
-                Err(s) if s.reason == "AlreadyExists" => current = read(store, &key).await?,
-                done => return done,
-            }
-            if current.is_none() {
-                return Err(Status::modified(&gr, name));
-            }
-            continue;
-        };
-        match swap(store, cx, name, &live, transform, options).await? {
-            Ok(object) => return Ok(Updated { object, created: false }),
-            Err(newer) => current = newer,
         }
+    }
+
+    async fn insert(&mut self, upsert: bool) -> Result<Updated> {
+        let (store, options) = (self.store, self.options);
+        // A patch that cannot create anything fails before the authorization check.
+        let mut object = (self.transform)(None)?;
+        if let Some(check) = &options.authorize_create {
+            check.authorize_create().await?;
+        }
+        if upsert && !object.uid().is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                object.uid()
+            );
+            return Err(Status::conflict(&store.resource.group_resource(), self.name, &why));
+        }
+        object.unset_meta("resourceVersion");
+        let options = &WriteOptions {
+            options: as_create_options(&options.options),
+            ..options.clone()
+        };
+        let object = create::create(store, self.cx, object, options).await?;
+        Ok(Updated { object, created: true })
+    }
+
+    /// One compare-and-swap attempt. `Ok(Err(_))` returns the current entry after a conflict.
+    async fn swap(&mut self, live: &Arc<Entry>) -> Result<std::result::Result<ResultObject, Option<Arc<Entry>>>> {
+        let Self {
+            store,
+            cx,
+            name,
+            options,
+            ..
+        } = *self;
+        let resource = &store.resource;
+        let strategy = &store.strategy;
+        let gr = resource.group_resource();
+        let old = Arc::new(live.decode());
+        self.check_uid(&old)?;
+
+        let mut new = (self.transform)(Some(&old))?;
+        meta::set_kind(resource, &mut new);
+        meta::set_namespace(resource, cx, &mut new);
+        strategy.default(&mut new);
+        if let Some(manager) = &options.manager {
+            let now = time::now();
+            let who = Writer {
+                manager,
+                subresource: &options.subresource,
+                now: &now,
+                api_version: &resource.gvk().api_version(),
+            };
+            let reset = reset_set(strategy.reset_fields(&options.subresource));
+            resource.schema.manage_update(Some(&old), &mut new, &who, &reset);
+        }
+        let write = (Operation::Update, name);
+        let mutated = admit::mutate(store, cx, write, Some(old.clone()), options, &mut new).await?;
+        resource.schema.forget_unstored(&mut new);
+        meta::dedup_owner_references(&mut new, &cx.warnings, true);
+        // After mutating admission, which upstream runs as part of the update's transform.
+        self.check_version(&mut new, live)?;
+
+        meta::keep_system_fields(&mut new, &old);
+        let subresource = &options.subresource;
+        strategy.prepare(&mut new, Change::Update { old: &old, subresource });
+        let effects = strategy.effects();
+        if let Some(effects) = effects {
+            effects.begin(cx, &mut new, Some(&old)).await?;
+        }
+        let written = self.validate_and_write((&mut new, &old), live, &mutated).await;
+        if let Some(effects) = effects {
+            match &written {
+                Ok(ResultObject::Stored(entry)) if !cx.dry_run && entry.revision != live.revision => {
+                    effects.end(cx, &new, Outcome::Updated { old: &old }).await;
+                }
+                Ok(ResultObject::Tree(gone)) if !cx.dry_run => {
+                    effects.end(cx, gone, Outcome::Updated { old: &old }).await;
+                    effects.end(cx, gone, Outcome::Deleted).await;
+                }
+                // Also for no-op updates.
+                _ => effects.end(cx, &new, Outcome::Abandoned { old: Some(&old) }).await,
+            }
+        }
+        match written {
+            Ok(written) => Ok(Ok(written)),
+            Err(Failure::Status(s)) => Err(s),
+            Err(Failure::Storage(Error::Conflict(newer))) => Ok(Err(newer)),
+            Err(Failure::Storage(e)) => Err(errors::write(&e, &gr, name)),
+        }
+    }
+
+    /// Validates the new object, and stores it unless nothing changes. Deletes it instead if the update
+    /// removed what held it (finalizers).
+    async fn validate_and_write(
+        &mut self,
+        (new, old): (&mut Value, &Value),
+        live: &Arc<Entry>,
+        mutated: &Mutated<'_>,
+    ) -> std::result::Result<ResultObject, Failure> {
+        let Self {
+            store,
+            cx,
+            name,
+            options,
+            ..
+        } = *self;
+        let resource = &store.resource;
+        let found = meta::validate_update(store, &options.subresource, new, old);
+        if !found.is_empty() {
+            return Err(Status::invalid(resource.error_group(), &resource.kind, name, &found).into());
+        }
+        let subresource = &options.subresource;
+        for text in store.strategy.warnings(new, Change::Update { old, subresource }) {
+            cx.warnings.add(text);
+        }
+        mutated.validate(new).await?;
+        forget_new_times(new, old);
+
+        let key = resource.key(&cx.namespace, name);
+        let draft = meta::draft(resource, new);
+        let dies = goes_with(store, new, old);
+        // A no-op, unless the stored bytes are outdated because the encryption key was rotated.
+        if draft.json == live.unversioned() && !dies && !live.stale {
+            return Ok(ResultObject::Stored(live.clone()));
+        }
+        new.set_meta("resourceVersion", live.revision.0.to_string());
+        if cx.dry_run {
+            return Ok(ResultObject::Tree(new.clone()));
+        }
+        if dies {
+            // The response shows the updated object with the resourceVersion it was based on.
+            let gone = store.storage.delete(&key, live.revision).await;
+            return gone.map(|_| ResultObject::Tree(new.clone())).map_err(Failure::Storage);
+        }
+        let ttl = store.strategy.rules().ttl_seconds;
+        let when = Precondition::Unchanged(live.revision);
+        let put = size_fallback::put(store, &key, when, (new, draft), ttl, options.manager.is_some());
+        put.await.map(ResultObject::Stored).map_err(Failure::Storage)
+    }
+
+    fn check_uid(&self, old: &Value) -> Result<()> {
+        let Some(uid) = self.options.uid.as_deref().filter(|u| *u != old.uid()) else {
+            return Ok(());
+        };
+        let key = self.store.full_key(&self.cx.namespace, self.name);
+        // Upstream checks a dry run above the storage, which adds the prefix.
+        let key = key
+            .strip_prefix("/registry")
+            .filter(|_| self.cx.dry_run)
+            .unwrap_or(&key);
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+             UID in precondition: {uid}, UID in object meta: {}",
+            old.uid()
+        );
+        Err(Status::conflict(&self.store.resource.group_resource(), self.name, &why))
+    }
+
+    /// Checks the optimistic lock, and sets the live resourceVersion on the new object.
+    fn check_version(&self, new: &mut Value, live: &Entry) -> Result<()> {
+        let resource = &self.store.resource;
+        let text = new.resource_version();
+        let version = match text {
+            "" => 0,
+            t => parse_version(t)?,
+        };
+        if version == 0 {
+            if !resource.unconditional_update {
+                let path = FieldPath::new("metadata").child("resourceVersion");
+                let error = FieldError::invalid(&path, 0i64, "must be specified for an update");
+                return Err(Status::invalid(
+                    &resource.gvr.group,
+                    &resource.gvr.resource,
+                    self.name,
+                    &[error],
+                ));
+            }
+        } else if version != live.revision.0 || text.starts_with('0') {
+            return Err(Status::modified(&resource.group_resource(), self.name));
+        }
+        new.set_meta("resourceVersion", live.revision.0.to_string());
+        Ok(())
     }
 }
 
 async fn read(store: &Store, key: &str) -> Result<Option<Arc<Entry>>> {
     let got = store.storage.get(key, MinRevision::Latest).await;
     got.map_err(|e| errors::read(&e))
-}
-
-async fn insert(
-    store: &Store,
-    cx: &Context,
-    name: &str,
-    transform: Transform<'_>,
-    upsert: bool,
-    options: &WriteOptions,
-) -> Result<Updated> {
-    // A patch that cannot create anything fails before the authorization check.
-    let mut object = transform(None)?;
-    if let Some(check) = &options.authorize_create {
-        check.authorize_create().await?;
-    }
-    if upsert && !object.uid().is_empty() {
-        let why = format!(
-            "uid mismatch: the provided object specified uid {}, and no existing object was found",
-            object.uid()
-        );
-        return Err(Status::conflict(&store.resource.group_resource(), name, &why));
-    }
-    object.unset_meta("resourceVersion");
-    let options = &WriteOptions {
-        options: as_create_options(&options.options),
-        ..options.clone()
-    };
-    let object = create::create(store, cx, object, options).await?;
-    Ok(Updated { object, created: true })
 }
 
 /// Converts the options for admission: an update that creates is a create to admission.
@@ -114,72 +282,6 @@ fn as_create_options(options: &Arc<Value>) -> Arc<Value> {
     let mut options = (**options).clone();
     options.set(&["kind"], "CreateOptions");
     Arc::new(options)
-}
-
-/// One compare-and-swap attempt. `Ok(Err(_))` returns the current entry after a conflict.
-async fn swap(
-    store: &Store,
-    cx: &Context,
-    name: &str,
-    live: &Arc<Entry>,
-    transform: Transform<'_>,
-    options: &WriteOptions,
-) -> Result<std::result::Result<ResultObject, Option<Arc<Entry>>>> {
-    let resource = &store.resource;
-    let strategy = &store.strategy;
-    let gr = resource.group_resource();
-    let old = Arc::new(live.decode());
-    check_uid(store, cx, name, &old, options)?;
-
-    let mut new = transform(Some(&old))?;
-    meta::set_kind(resource, &mut new);
-    meta::set_namespace(resource, cx, &mut new);
-    strategy.default(&mut new);
-    if let Some(manager) = &options.manager {
-        let now = time::now();
-        let who = Writer {
-            manager,
-            subresource: &options.subresource,
-            now: &now,
-            api_version: &resource.gvk().api_version(),
-        };
-        let reset = reset_set(strategy.reset_fields(&options.subresource));
-        resource.schema.manage_update(Some(&old), &mut new, &who, &reset);
-    }
-    let write = (Operation::Update, name);
-    let mutated = admit::mutate(store, cx, write, Some(old.clone()), options, &mut new).await?;
-    resource.schema.forget_unstored(&mut new);
-    meta::dedup_owner_references(&mut new, &cx.warnings, true);
-    // After mutating admission, which upstream runs as part of the update's transform.
-    check_version(store, name, &mut new, live)?;
-
-    meta::keep_system_fields(&mut new, &old);
-    let subresource = &options.subresource;
-    strategy.prepare(&mut new, Change::Update { old: &old, subresource });
-    let effects = strategy.effects();
-    if let Some(effects) = effects {
-        effects.begin(cx, &mut new, Some(&old)).await?;
-    }
-    let written = checked(store, cx, name, (&mut new, &old), live, &mutated, options).await;
-    if let Some(effects) = effects {
-        match &written {
-            Ok(ResultObject::Stored(entry)) if !cx.dry_run && entry.revision != live.revision => {
-                effects.end(cx, &new, Outcome::Updated { old: &old }).await;
-            }
-            Ok(ResultObject::Tree(gone)) if !cx.dry_run => {
-                effects.end(cx, gone, Outcome::Updated { old: &old }).await;
-                effects.end(cx, gone, Outcome::Deleted).await;
-            }
-            // Also for no-op updates.
-            _ => effects.end(cx, &new, Outcome::Abandoned { old: Some(&old) }).await,
-        }
-    }
-    match written {
-        Ok(written) => Ok(Ok(written)),
-        Err(Failure::Status(s)) => Err(s),
-        Err(Failure::Storage(Error::Conflict(newer))) => Ok(Err(newer)),
-        Err(Failure::Storage(e)) => Err(errors::write(&e, &gr, name)),
-    }
 }
 
 enum Failure {
@@ -193,49 +295,6 @@ impl From<Status> for Failure {
     }
 }
 
-async fn checked(
-    store: &Store,
-    cx: &Context,
-    name: &str,
-    (new, old): (&mut Value, &Value),
-    live: &Arc<Entry>,
-    mutated: &Mutated<'_>,
-    options: &WriteOptions,
-) -> std::result::Result<ResultObject, Failure> {
-    let resource = &store.resource;
-    let found = meta::validate_update(store, &options.subresource, new, old);
-    if !found.is_empty() {
-        return Err(Status::invalid(resource.error_group(), &resource.kind, name, &found).into());
-    }
-    let subresource = &options.subresource;
-    for text in store.strategy.warnings(new, Change::Update { old, subresource }) {
-        cx.warnings.add(text);
-    }
-    mutated.validate(new).await?;
-    forget_new_times(new, old);
-
-    let key = resource.key(&cx.namespace, name);
-    let draft = meta::draft(resource, new);
-    let dies = goes_with(store, new, old);
-    // A no-op, unless the stored bytes are outdated because the encryption key was rotated.
-    if draft.json == live.unversioned() && !dies && !live.stale {
-        return Ok(ResultObject::Stored(live.clone()));
-    }
-    new.set_meta("resourceVersion", live.revision.0.to_string());
-    if cx.dry_run {
-        return Ok(ResultObject::Tree(new.clone()));
-    }
-    if dies {
-        // The response shows the updated object with the resourceVersion it was based on.
-        let gone = store.storage.delete(&key, live.revision).await;
-        return gone.map(|_| ResultObject::Tree(new.clone())).map_err(Failure::Storage);
-    }
-    let ttl = store.strategy.rules().ttl_seconds;
-    let when = Precondition::Unchanged(live.revision);
-    let put = size_fallback::put(store, &key, when, (new, draft), ttl, options.manager.is_some());
-    put.await.map(ResultObject::Stored).map_err(Failure::Storage)
-}
-
 /// True if an object marked for deletion was held by finalizers or its strategy, and is no longer.
 fn goes_with(store: &Store, new: &Value, old: &Value) -> bool {
     let grace = new
@@ -247,47 +306,6 @@ fn goes_with(store: &Store, new: &Value, old: &Value) -> bool {
         && grace == 0
         && !store.holds_deletion(new)
         && (!old.finalizers().is_empty() || store.holds_deletion(old))
-}
-
-fn check_uid(store: &Store, cx: &Context, name: &str, old: &Value, options: &WriteOptions) -> Result<()> {
-    let Some(uid) = options.uid.as_deref().filter(|u| *u != old.uid()) else {
-        return Ok(());
-    };
-    let key = store.full_key(&cx.namespace, name);
-    // Upstream checks a dry run above the storage, which adds the prefix.
-    let key = key.strip_prefix("/registry").filter(|_| cx.dry_run).unwrap_or(&key);
-    let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
-         UID in precondition: {uid}, UID in object meta: {}",
-        old.uid()
-    );
-    Err(Status::conflict(&store.resource.group_resource(), name, &why))
-}
-
-/// Checks the optimistic lock, and sets the live resourceVersion on the new object.
-fn check_version(store: &Store, name: &str, new: &mut Value, live: &Entry) -> Result<()> {
-    let resource = &store.resource;
-    let text = new.resource_version();
-    let version = match text {
-        "" => 0,
-        t => parse_version(t)?,
-    };
-    if version == 0 {
-        if !resource.unconditional_update {
-            let path = FieldPath::new("metadata").child("resourceVersion");
-            let error = FieldError::invalid(&path, 0i64, "must be specified for an update");
-            return Err(Status::invalid(
-                &resource.gvr.group,
-                &resource.gvr.resource,
-                name,
-                &[error],
-            ));
-        }
-    } else if version != live.revision.0 || text.starts_with('0') {
-        return Err(Status::modified(&resource.group_resource(), name));
-    }
-    new.set_meta("resourceVersion", live.revision.0.to_string());
-    Ok(())
 }
 
 /// Parses a resourceVersion like Go's `ParseUint`.

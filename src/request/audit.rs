@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_fields_are_omitted_if_the_policy_asks_for_it() {
+    fn managed_fields_are_omitted_if_the_policy_requests_it() {
         let text = |omit| {
             let trail = AuditTrail::new(AuditLevel::Request, omit);
             trail.request_object(&json!({"items": [(secret())]}));

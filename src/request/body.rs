@@ -64,8 +64,8 @@ impl Body {
         Self(Inner::Stream(Box::pin(body.map_err(Into::into))))
     }
 
-    /// Converts any body, for requests and responses that have passed through middleware. A `Body` stays what
-    /// it is.
+    /// Converts any body, for requests and responses that have passed through middleware. A `Body` is
+    /// returned unchanged.
     pub fn of<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,

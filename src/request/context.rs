@@ -57,7 +57,7 @@ pub struct RequestContext {
     /// On watches: to be dropped when the initial events have been sent, or the request goes to another
     /// server.
     pub initializing: Option<Initializing>,
-    /// Collects what handlers add to the request's audit event.
+    /// Collects the parts that handlers add to the request's audit event.
     pub audit: Option<AuditTrail>,
     /// On upgrade requests: guards to hold until the upgraded connection ends.
     pub until_upgrade_ends: Option<UntilUpgradeEnds>,

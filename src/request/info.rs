@@ -1,4 +1,4 @@
-//! [`RequestInfo`]: the verb, resource and scope that a request line asks for, parsed as in upstream's
+//! [`RequestInfo`]: the verb, resource and scope of a request line, parsed as in upstream's
 //! `k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`.
 //!
 //! Entry point: [`RequestInfo::resolve`]. The request-info filter stores the result in the request's

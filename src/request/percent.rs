@@ -65,7 +65,7 @@ pub(crate) fn decode_query(s: &str) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(decode(&s.replace('+', " "))?.into_owned()))
 }
 
-/// Decodes what is well-formed and keeps the rest, such as a password with a bare `%`.
+/// Decodes well-formed escapes and keeps the rest, such as a password with a bare `%`.
 pub(crate) fn decode_lossy(s: &str) -> Cow<'_, str> {
     percent_decode_str(s).decode_utf8_lossy()
 }

@@ -1,6 +1,6 @@
-//! Turns the JSON of a schema into [`Node`]s, without judging it: what a keyword cannot express is skipped,
-//! because [`keywords`](super::keywords) and [`structural`](super::structural) have reported it, or because a
-//! definition that was stored long ago must still work as far as it can.
+//! Compiles the JSON of a schema into [`Node`]s, without validating it. Invalid keywords are skipped:
+//! [`keywords`](super::keywords) and [`structural`](super::structural) report them, and a definition that was
+//! stored before the validation existed must still work as far as possible.
 
 use super::format::{FormatCheck, Formats};
 use super::limits::{self, MAX_DEPTH};

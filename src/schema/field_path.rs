@@ -22,7 +22,7 @@ pub(crate) enum InvalidPath {
     ArrayNotation,
     /// The path ends too early.
     End,
-    /// Something else was expected: what, and what there was.
+    /// The expected token, and the actual one.
     Expected(&'static str, String),
     /// A quoted name has an unknown escape.
     Literal,

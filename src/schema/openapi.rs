@@ -71,7 +71,7 @@ fn below(schema: &mut Value, f: &mut dyn FnMut(&mut Value)) {
     }
 }
 
-/// Removes what Go leaves out, and spells out `x-kubernetes-int-or-string`.
+/// Removes fields that Go omits, and expands `x-kubernetes-int-or-string`.
 fn unfold(schema: &mut Value) {
     let mut one = |schema: &mut Value| {
         let Some(m) = schema.as_object_mut() else { return };
@@ -99,7 +99,7 @@ fn set_type_meta(schema: &mut Value, api_version: &str, kind: &str, dialect: Dia
     schema.set(&["properties", "metadata"], metadata);
 }
 
-/// Adds what every embedded resource has.
+/// Adds the fields of every embedded resource.
 fn embed(schema: &mut Value, dialect: Dialect) {
     let Some(m) = schema.as_object() else { return };
     // In v2, properties would make kubectl refuse unknown fields.

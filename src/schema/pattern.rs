@@ -6,7 +6,7 @@ use crate::apimachinery::regexp;
 use regex::Regex;
 use std::sync::OnceLock;
 
-/// Maximum size of a compiled program in bytes; [`regexp`] has refused what would come near.
+/// Maximum size of a compiled program in bytes; [`regexp`] rejects patterns long before that.
 const SIZE_LIMIT: usize = 64 << 20;
 
 /// A regular expression that was checked, and is compiled when it is first needed.
@@ -51,7 +51,7 @@ impl Pattern {
 fn compile(source: &str) -> Option<Regex> {
     let translated = regexp::translate(source).ok()?;
     let built = translated.compile(SIZE_LIMIT);
-    // `regexp` accepts only what compiles; a property test of random patterns shows it.
+    // `regexp` accepts only patterns that compile, as a property test of random patterns shows.
     debug_assert!(built.is_ok(), "{source:?} became {:?}: {built:?}", translated.text);
     built.ok()
 }

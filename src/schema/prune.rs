@@ -7,7 +7,7 @@ use crate::apimachinery::value::Value;
 use crate::interrupt::checkpoint;
 use std::fmt::Write;
 
-/// True for the keys that every object has, whatever its schema says.
+/// True for the keys that every object has, even if its schema does not declare them.
 pub(super) fn is_object_key(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
@@ -91,7 +91,7 @@ fn member<'a>(node: Option<&'a Node>, key: &str, preserve: bool) -> Member<'a> {
     match (node.property(key), &node.additional) {
         (Some(property), _) => Member::Declared(Some(property)),
         (None, Additional::Schema(of)) => Member::Declared(Some(of)),
-        // Even `additionalProperties: false` keeps the key, as upstream, but not what is below it.
+        // Even `additionalProperties: false` keeps the key, as upstream, but prunes its value.
         (None, Additional::Any(_)) => Member::Declared(None),
         (None, Additional::Absent) if preserve => Member::Preserved,
         (None, Additional::Absent) => Member::Unknown,

@@ -170,7 +170,7 @@ impl Checker<'_> {
         let allowed = |(key, v): (&str, &Value)| match key {
             "type" | "default" => true,
             "properties" => v.as_object().is_some_and(named),
-            // Not part of what upstream compares.
+            // Upstream does not compare these.
             "$schema" | "id" => true,
             "additionalProperties" => false,
             _ => v.is_empty_value() && v.as_f64().is_none(),

@@ -1,6 +1,6 @@
-//! What a filter of the handler chain is: [`Filter`], and the [`FilterSpec`] by which it declares what it
-//! reads from the request context and what it sets there. The filters are in [`filters`](super::filters),
-//! their order in [`chain`](super::chain).
+//! The contract of a filter of the handler chain: [`Filter`], and the [`FilterSpec`] by which it declares
+//! what it reads from the request context and what it sets there. The filters are in
+//! [`filters`](super::filters), their order in [`chain`](super::chain).
 
 use crate::request::{Request, Response};
 

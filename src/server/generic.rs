@@ -64,7 +64,6 @@ impl GenericServer {
         &self.delegate
     }
 
-    /// Adds a health check.
     pub(crate) fn add_health_check(&mut self, check: HealthCheck) {
         self.own.health_checks.push(check);
     }

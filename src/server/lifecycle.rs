@@ -5,8 +5,8 @@
 //! SIGTERM ─▶ ShutdownInitiated ─▶ /readyz 500
 //!               ├─ shutdown delay ───────────▶ AfterShutdownDelay ─┐
 //!               └─ pre-shutdown hooks ─▶ PreShutdownHooksStopped ──┴─▶ NotAcceptingNewRequest
-//!                                                                        │ listener closed, watches signalled to end
-//!                                                                        ▼ in-flight requests end (≤ request timeout)
+//!                                                                        │ listener closed, watches ended
+//!                                                                        ▼ requests end (≤ request timeout)
 //!                                                                     InFlightRequestsDrained
 //!                                                                        ▼ connections closed
 //!                                                                     HttpServerStoppedListening ─▶ exit 0
@@ -61,7 +61,7 @@ impl Default for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Signals of which none has fired.
+    /// Creates the signals; none has fired.
     pub(crate) fn new() -> Self {
         Self {
             shutdown_initiated: Signal::new("ShutdownInitiated"),

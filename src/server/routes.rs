@@ -108,8 +108,8 @@ pub(crate) fn log_check() -> HealthCheck {
     HealthCheck::new("log", Endpoints::ALL, || Ok::<_, Infallible>(()))
 }
 
-/// The check `loopback-serving-certificate`. It always passes: the server calls itself in its own process, without a
-/// certificate that could expire.
+/// The check `loopback-serving-certificate`. It always passes: the server calls itself in its own process,
+/// without a certificate that could expire.
 pub(crate) fn loopback_check() -> HealthCheck {
     HealthCheck::new("loopback-serving-certificate", Endpoints::HEALTHZ_LIVEZ, || {
         Ok::<_, Infallible>(())

@@ -74,8 +74,8 @@ where
     Arc::new(Layered(layer.layer(GatewayService(handler))))
 }
 
-/// Answers 500 if a layer panics, as the chain does for what is inside of it. Otherwise the client would have
-/// no answer: a closed connection, or a reset stream.
+/// Answers 500 if a layer panics, as the chain does for its filters. Otherwise the client would see a closed
+/// connection or a reset stream.
 pub(crate) fn guarded(handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
     layered(
         handler,

@@ -29,11 +29,10 @@ pub(crate) struct StallDetector(Arc<Inner>);
 struct Inner {
     telemetry: Telemetry,
     since: Instant,
-    /// Time before which nothing is logged, in milliseconds after `since`.
+    /// No stall is logged before this time, in milliseconds after `since`.
     silent_until: AtomicU64,
 }
 
-/// The start of a poll.
 #[derive(Clone, Copy)]
 pub(crate) struct PollStart {
     at: Instant,

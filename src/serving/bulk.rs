@@ -52,14 +52,14 @@ struct Pending {
     turn: Option<Arc<Turn>>,
 }
 
-/// Counts what one connection reads in its turn.
+/// Counts the bytes that one connection reads in its turn.
 #[derive(Debug)]
 pub(super) struct Reader {
     pending: Pending,
     read: usize,
 }
 
-/// Counts what one connection writes, in its turn or before it needs one.
+/// Counts the bytes that one connection writes, in its turn or before it needs one.
 #[derive(Debug)]
 pub(super) struct Writer {
     pending: Pending,

@@ -1,5 +1,5 @@
 //! The listening sockets: [`bind`], whose errors name the flag to change, [`Listener::adopt`] for sockets
-//! that somebody else opened, and an accept loop that survives temporary failures.
+//! that another process opened, and an accept loop that survives temporary failures.
 
 use super::limits::Limits;
 use crate::tasks::Backoff;

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
-/// Configuration of a server: what it serves, and under which limits.
+/// Configuration of a server: its handler and its limits.
 pub(crate) struct Server {
     /// Certificates and TLS versions.
     pub tls: Arc<TlsConfig>,

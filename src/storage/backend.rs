@@ -86,7 +86,7 @@ pub struct BackendStats {
 /// Why a store is not healthy, or not ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
-    /// A write to the disk has failed. Permanent: what is on the disk is not known.
+    /// A write to the disk has failed. Permanent: the state of the disk is unknown.
     #[error("{0}")]
     Failed(String),
     /// The thread that commits writes has ended.

@@ -4,7 +4,7 @@
 //! | part | own bound | under memory pressure |
 //! |---|---|---|
 //! | cached encodings | a separate limit | evicted first, down to [`FLOOR`] |
-//! | event history | the bounds of each ring; 16 MiB of all events that have outlived the window | rings shrink proportionally, down to their minimum number of events |
+//! | event history | per ring; aged events 16 MiB | rings shrink proportionally, to their minimum of events |
 //! | current objects | what is stored | cannot shrink: still served, and reported ([`Budget::is_over`]) |
 //!
 //! One [`Budget`] per gateway is shared by all backends. Each cache accounts for its memory through a
@@ -48,7 +48,7 @@ pub struct Budget {
     objects: AtomicUsize,
     history: AtomicUsize,
     over: AtomicBool,
-    pub(super) encoding_cache: EncodingCache,
+    pub(super) encoding_cache: Arc<EncodingCache>,
     watches: Arc<watches::WatchRegistry>,
 }
 
@@ -94,7 +94,7 @@ impl Budget {
             objects: AtomicUsize::new(0),
             history: AtomicUsize::new(0),
             over: AtomicBool::new(false),
-            encoding_cache: EncodingCache::default(),
+            encoding_cache: Arc::default(),
         })
     }
 
@@ -231,7 +231,6 @@ impl Share {
         self.budget.report_pressure();
     }
 
-    /// The budget.
     pub(crate) fn budget(&self) -> &Budget {
         &self.budget
     }

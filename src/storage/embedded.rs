@@ -2,7 +2,7 @@
 //! memory.
 //!
 //! ```text
-//! put/delete ─► bounded queue ─► committer: check ─► transaction ─► snapshots ─► revision ─► replies ─► watchers
+//! put/delete ─► queue ─► committer: check ─► transaction ─► snapshots ─► revision ─► replies ─► watchers
 //! get/list/watch ─► cacher of the resource
 //! ```
 //! Entry points: [`Engine::open`], [`Engine::resource`], [`Engine::shutdown`]. The on-disk format is
@@ -129,7 +129,7 @@ pub(crate) struct ResourceStore {
     released: AtomicBool,
     /// Conversion between objects and stored bytes; `None` stores them unchanged.
     transform: Option<Arc<dyn Transform>>,
-    /// Why stored values could not be read, if so; nothing of the resource is served then.
+    /// The error of loading stored values, if it failed; the resource is not served then.
     broken: Option<Error>,
 }
 

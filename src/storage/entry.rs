@@ -1,9 +1,10 @@
-//! [`Entry`], a stored object: its encoded bytes, shared, and the parsed labels and fields that selectors need.
-//! [`Draft`] is an object to be written, before the commit assigns its resourceVersion.
+//! [`Entry`], a stored object: its encoded bytes, shared, and the parsed labels and fields that selectors
+//! need. [`Draft`] is an object to be written, before the commit assigns its resourceVersion.
 
-use super::encoding_cache::CachedEncodings;
-use super::interface::Revision;
+use super::cached_encodings::CachedEncodings;
+use super::encoding_cache::Cacheable;
 use super::large;
+use super::revision::Revision;
 use super::stored_json::{CompressedDraft, StoredJson};
 use super::version_place::VersionPlace;
 use crate::api::json::{Shape, encode_as, members};
@@ -23,33 +24,33 @@ pub struct Entry {
     pub revision: Revision,
     /// The JSON encoding in the storage version, including `metadata.resourceVersion`.
     pub(crate) json: StoredJson,
-    /// Offset and length, in `json`, of the `"resourceVersion":"…"` member and the comma that goes with it: the one after
-    /// it, or before it if it is the last member.
+    /// Offset and length, in `json`, of the `"resourceVersion":"…"` member and the comma that goes with it:
+    /// the one after it, or before it if it is the last member.
     pub version_span: (u32, u32),
-    /// Offset and length, in `json`, of the value of `metadata.managedFields`; length 0 if absent. The value is large
-    /// and rarely read, so readers can skip it.
+    /// Offset and length, in `json`, of the value of `metadata.managedFields`; length 0 if absent. The value
+    /// is large and rarely read, so readers can skip it.
     pub managed_span: (u32, u32),
     /// Labels, sorted by key.
     pub labels: Box<[(Str, Str)]>,
-    /// Selectable fields other than `metadata.name` and `metadata.namespace`, sorted by name; empty values are
-    /// omitted.
+    /// Selectable fields other than `metadata.name` and `metadata.namespace`, sorted by name; empty values
+    /// are omitted.
     pub fields: Box<[(Str, Str)]>,
-    /// True if writing the object now would store other bytes (another encryption key, a default that the stored object
-    /// lacks upstream): even an update without changes must then be written.
+    /// True if writing the object now would store other bytes (another encryption key, a default that the
+    /// stored object lacks upstream): even an update without changes must then be written.
     pub stale: bool,
-    /// The shape the encoding is known to be in.
+    /// The shape of the encoding, if a reader has found it.
     pub shape: KnownShape,
     /// Cached alternative encodings and versions.
     pub encodings: CachedEncodings,
 }
 
-/// Remembers that the bytes of an entry need nothing done to them to be served, and as what. A number chosen by the reader
-/// (a hash of version and schema); 0 if nothing is known.
+/// Marks an entry whose bytes can be served unchanged, and as what: a number chosen by the reader (a hash of
+/// version and schema), or 0.
 #[derive(Debug, Default)]
 pub struct KnownShape(AtomicU64);
 
 impl KnownShape {
-    /// True if the bytes are known to be in this shape.
+    /// True if the entry is marked with this shape.
     pub fn is(&self, shape: u64) -> bool {
         shape != 0 && self.0.load(Ordering::Relaxed) == shape
     }
@@ -126,8 +127,8 @@ impl Entry {
         size_of::<Self>() + 16 + self.key.len() + self.json.resident() + pairs
     }
 
-    /// The JSON encoding in the storage version, including `metadata.resourceVersion`. Constant time, except for
-    /// resources whose objects are [kept compressed](StoredJson).
+    /// The JSON encoding in the storage version, including `metadata.resourceVersion`. Constant time, except
+    /// for resources whose objects are [kept compressed](StoredJson).
     pub fn json(&self) -> Cow<'_, Bytes> {
         self.json.bytes()
     }
@@ -173,8 +174,15 @@ impl Entry {
     }
 }
 
+impl Cacheable for Entry {
+    fn cached_size(&self) -> usize {
+        self.footprint()
+    }
+}
+
 impl Draft {
-    /// Encodes an object for storage, omitting `metadata.resourceVersion`. `fields` are its selectable fields.
+    /// Encodes an object for storage, omitting `metadata.resourceVersion`. `fields` are its selectable
+    /// fields.
     pub fn new(object: &Value, mut fields: Vec<(Str, Str)>) -> Self {
         let mut out = Vec::with_capacity(1024);
         let mut place = VersionPlace::default();

@@ -190,7 +190,7 @@ impl Cluster {
     fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(name, async move {
-            // The stop signal first: the task never ends by itself.
+            // The stop signal first: the task never ends on its own.
             tokio::select! {
                 biased;
                 () = stop.wait() => {}

@@ -2,18 +2,17 @@
 //! `storage.Interface` (`pkg/storage/interfaces.go`). Also the options, results and errors of its methods.
 
 use super::budget::Budget;
-use super::encoding_cache::CachedEncodings;
+use super::cached_encodings::CachedEncodings;
+use super::encoding_cache::Cacheable;
 use super::entry::{Draft, Entry};
+use super::event_type::EventType;
+use super::revision::Revision;
 use super::transform::TransformError;
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
-
-/// Sequence number of a write. Every committed change to any resource increments it; it survives restarts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision(pub u64);
 
 /// How fresh a read must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,17 +162,6 @@ impl WatchOptions {
             ..Self::all()
         }
     }
-}
-
-/// The kind of a change as one watcher sees it, after applying its selectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventType {
-    /// The object was created, or now matches.
-    Added,
-    /// The object changed and still matches.
-    Modified,
-    /// The object was deleted, or no longer matches.
-    Deleted,
 }
 
 /// A committed change, shared by all watchers together with its encoded frames.
@@ -344,6 +332,12 @@ impl Event {
             (EventType::Deleted, false, Some(prev)) => Arc::new(prev.at_revision(self.entry.revision)),
             _ => self.entry.clone(),
         }
+    }
+}
+
+impl Cacheable for Event {
+    fn cached_size(&self) -> usize {
+        self.entry.footprint() + size_of::<Self>()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Where the resourceVersion of an object is: stored objects lack it, since only the commit knows it.
+//! The position of the resourceVersion in the encoding of an object: stored bytes lack it, because only the
+//! commit assigns it.
 
 /// The members whose place in Go's `ObjectMeta` is before the resourceVersion.
 const BEFORE: [&[u8]; 5] = [b"name", b"generateName", b"namespace", b"selfLink", b"uid"];

@@ -83,9 +83,9 @@ impl<S: AsyncWrite + Unpin> FlushHandle<S> {
         s.deliver(&mut Context::from_waker(writer));
     }
 
-    /// Processes the outcome of a poll: after the last one, writes what can be written. `writer` is the waker
-    /// of the writing future; it differs from the task's if the task polls its parts with wakers of their
-    /// own.
+    /// Processes the outcome of a poll: after the last one, writes as much as the socket accepts. `writer` is
+    /// the waker of the writing future; it differs from the task's if the task polls its parts with wakers of
+    /// their own.
     pub(crate) fn after<T>(&self, polled: Poll<T>, cx: &Context<'_>, writer: &Waker) -> Poll<T> {
         match polled {
             Poll::Ready(_) => self.0.lock().deliver(&mut Context::from_waker(writer)),

@@ -46,8 +46,8 @@ impl<T> Derived<T> {
         (derived == self.changes.load(Ordering::Acquire)).then(|| self.value.load())
     }
 
-    /// The value with every change noted before the call; `derive` makes it from the one before. A reader
-    /// waits while another derives it: what that one read may be older.
+    /// The value with every change recorded before the call; `derive` makes it from the previous one. A
+    /// reader waits while another derives the value, because that result may lack changes recorded since.
     pub(crate) fn get(&self, derive: impl FnOnce(&T) -> T) -> Arc<T> {
         if let Some(current) = self.current() {
             return Guard::into_inner(current);

@@ -69,7 +69,7 @@ impl TaskGroup {
         true
     }
 
-    /// Spawns work that never ends by itself; it is dropped when the group stops.
+    /// Spawns work that runs until the group stops, and is then dropped.
     pub fn spawn_until_stopped(
         &self,
         name: impl Into<String>,
@@ -81,7 +81,7 @@ impl TaskGroup {
     fn start_until_stopped(&self, name: String, work: BoxFuture<'static, ()>) -> bool {
         let stop = self.stop_signal().clone();
         let work = async move {
-            // The stop signal first: the work never ends by itself.
+            // The stop signal first: the work never ends on its own.
             tokio::select! {
                 biased;
                 () = stop.wait() => {}

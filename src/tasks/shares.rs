@@ -1,4 +1,4 @@
-//! [`Shares`]: a limited number of places, of which one caller cannot take all.
+//! [`Shares`]: a limited number of places, shared so that one caller cannot take all.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ pub(crate) struct Shares {
 pub(crate) struct Caller(usize);
 
 impl Shares {
-    /// Tells that many callers apart.
+    /// Distinguishes that many callers.
     pub(crate) fn new(callers: usize) -> Self {
         Self {
             keys: RandomState::new(),

@@ -14,16 +14,16 @@ pub(crate) struct AdmissionPolicyMetrics {
     durations: HistogramVec,
 }
 
-/// What an evaluation is counted as.
+/// The labels of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PolicyLabels<'a> {
     /// The name of the policy.
     pub policy: &'a str,
     /// The name of the binding.
     pub binding: &'a str,
-    /// What kept an expression from being true.
+    /// Why the expression was not true.
     pub error_type: &'static str,
-    /// What the evaluation led to.
+    /// The resulting action.
     pub action: &'static str,
 }
 

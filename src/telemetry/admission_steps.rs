@@ -74,7 +74,7 @@ impl AdmissionStepMetrics {
 }
 
 impl Series {
-    /// `None` if nothing was observed.
+    /// `None` without observations.
     fn read(&self) -> Option<Summary> {
         let quantiles = QUANTILES.iter().zip(self.recent.percentiles()?).map(|(q, value)| {
             let mut quantile = Quantile::default();

@@ -4,7 +4,7 @@ use super::{counters, histograms};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 use std::time::Duration;
 
-/// What upstream calls the failures of a conversion webhook.
+/// Upstream's names for the failures of a conversion webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConversionFailure {
     /// There was no successful response, or it reports a failure.

@@ -3,7 +3,7 @@
 use super::{counters, histograms, int_gauges};
 use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-/// Syncs of Services, and what they make of their EndpointSlices.
+/// Syncs of Services, and the resulting changes of their EndpointSlices.
 pub(crate) struct EndpointSliceMetrics {
     /// Endpoints that a sync added.
     pub added: Histogram,

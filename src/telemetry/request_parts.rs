@@ -20,7 +20,7 @@ tokio::task_local! {
 /// A part of a request. Parts may overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Finding out who the caller is.
+    /// Authentication of the caller.
     Authentication,
     /// Deciding whether the caller may do this.
     Authorization,
@@ -100,7 +100,7 @@ pub(crate) fn carried<T: 'static>(work: BoxFuture<'static, T>) -> BoxFuture<'sta
 
 /// Adds to a part of the current request, if it is measured.
 pub(crate) fn record(part: Part, took: Duration) {
-    // An error means that nothing is measured.
+    // An error means that parts are not measured.
     let _ = CURRENT.try_with(|parts| parts.record(part, took));
 }
 

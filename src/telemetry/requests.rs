@@ -8,7 +8,7 @@ mod known;
 use super::derived::Derived;
 use super::{counters, histograms, int_gauges};
 use arc_swap::ArcSwap;
-use known::{Known, OTHER, Origin};
+use known::{OTHER, Origin, ServedNames};
 use prometheus::core::{Collector as _, MetricVec, MetricVecBuilder};
 use prometheus::proto::LabelPair;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
@@ -81,7 +81,7 @@ pub struct RequestMetrics {
     late: LateResults,
     hasher: RandomState,
     known: ArcSwap<HashMap<u64, Vec<Arc<Series>>>>,
-    names: Known,
+    names: ServedNames,
     /// Number of series per group, version and resource. Its lock serializes additions.
     adding: Mutex<HashMap<[String; 3], usize>>,
 }
@@ -181,7 +181,7 @@ impl RequestMetrics {
             late: LateResults::new(r),
             hasher: RandomState::new(),
             known: ArcSwap::default(),
-            names: Known::default(),
+            names: ServedNames::default(),
             adding: Mutex::default(),
         }
     }

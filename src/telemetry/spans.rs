@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! connection                        network.peer.*, network.protocol.*, from accept to close
-//! └─ request                        http.request.method, url.path, enduser.id …, until the head of the response
+//! └─ request                        http.request.method, url.path, enduser.id …, until the response head
 //!    ├─ proxy                       server.address …, one per request to a backend, with its retries
 //!    └─ storage                     db.system.name …, one per call of the embedded engine or of etcd
 //! ```

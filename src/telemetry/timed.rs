@@ -104,7 +104,7 @@ impl TimedFamily {
         Self(inner)
     }
 
-    /// Forgets what is shown.
+    /// Clears the shown values.
     pub(crate) fn clear(&self) {
         self.shown().clear();
     }

@@ -105,7 +105,7 @@ impl Policies {
     ///
     /// # Errors
     /// A policy denies it.
-    pub async fn judge(&self, object: &Value) -> Result<()> {
+    pub async fn admit(&self, object: &Value) -> Result<()> {
         validate(&self.surroundings, &self.snapshot, &self.write, object).await
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// For connections whose clients have nothing to say.
+    /// For connections on which clients send no messages.
     pub(crate) const LISTENER: Self = Self {
         message: 64 << 10,
         stall: Duration::from_secs(600),
@@ -54,7 +54,7 @@ pub(crate) enum Message {
     Binary(Bytes),
 }
 
-/// The client is gone, too slow, or violates the protocol.
+/// The client disconnected, is too slow, or violated the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed;
 
@@ -88,8 +88,8 @@ impl WebSocket {
         (Sender(sink, self.1), Receiver(stream))
     }
 
-    /// Sends these messages and closes the connection with code 1000. What the client sends is ignored. Ends
-    /// early if the client leaves.
+    /// Sends these messages and closes the connection with code 1000. Messages from the client are ignored.
+    /// Ends early if the client disconnects.
     pub(crate) async fn publish(self, mut messages: impl Stream<Item = Message> + Unpin) {
         let (mut sender, mut receiver) = self.split();
         let ignored = async { while receiver.next().await.is_some() {} };

@@ -43,7 +43,7 @@ const OTHER_PURPOSES: [(&str, &[u8]); 2] = [
     ("netscape sgc", &[0x60, 0x86, 0x48, 0x01, 0x86, 0xf8, 0x42, 0x04, 0x01]),
 ];
 
-/// What a certificate says. The fields that are DER go into it unchanged.
+/// The content of a certificate. Fields in DER are copied unchanged.
 pub(crate) struct Draft<'a> {
     /// A number that the issuer has given to no other certificate, big-endian.
     pub(crate) serial: [u8; 16],
@@ -63,7 +63,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) key: &'a [u8],
     /// The subject's other names.
     pub(crate) names: &'a [AlternativeName],
-    /// What the key is for, in the words of the certificates API.
+    /// The usages of the key, by their names in the certificates API.
     pub(crate) usages: &'a [&'a str],
 }
 

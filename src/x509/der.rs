@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         self.0.first().copied()
     }
 
-    /// Returns the next element, whatever its tag.
+    /// Returns the next element, with any tag.
     pub(crate) fn any(&mut self) -> Result<Element<'a>, Malformed> {
         let bytes = self.0;
         let [tag, first, rest @ ..] = bytes else {

@@ -1,5 +1,5 @@
 //! [`VersionOne`]: X.509 certificates of version 1, as `openssl x509 -req` makes them without extensions. The
-//! TLS library and its verifier know version 3 only.
+//! TLS library and its verifier support version 3 only.
 
 use super::Malformed;
 use super::der::{Reader, SEQUENCE};

@@ -1,4 +1,4 @@
-//! What reviews say of each kind of write.
+//! The content of reviews for each kind of write.
 
 use crate::world::{CONFIGMAPS, Kind, World, configmap, with};
 use torana::apimachinery::value::Value;
@@ -29,7 +29,7 @@ impl World {
     }
 }
 
-/// What is done to what: operation, resource, kind, name, and which objects there are.
+/// A summary of a review: operation, resource, kind, name, and which objects it contains.
 fn summary(review: &Value) -> String {
     let request = review.get("request");
     let resource = request.str_at(&["resource", "resource"]);
@@ -58,7 +58,7 @@ fn summary(review: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reviews_say_what_is_done_to_what() {
+async fn reviews_describe_the_operation_and_its_object() {
     let w = World::start_with(|_| vec!["--disable-admission-plugins=ServiceAccount".to_owned()]).await;
     for version in ["v1", "v1beta1"] {
         // The one that was evicted stays for its grace period.

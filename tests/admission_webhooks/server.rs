@@ -120,7 +120,7 @@ fn serve(tcp: TcpStream, tls: Arc<ServerConfig>, calls: &AtomicUsize, seen: &Mut
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).ok()?;
-        // What aggregators and probes ask for.
+        // Requests of aggregators and probes.
         if line.starts_with("GET ") {
             let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
             stream.get_mut().write_all(head.as_bytes()).ok()?;

@@ -141,7 +141,7 @@ pub(crate) async fn pages_show_one_state(b: Backend) {
     assert_eq!((whole.entries.len(), whole.next), (5, None));
 }
 
-pub(crate) async fn a_page_filled_by_a_selector_does_not_count_what_remains(b: Backend) {
+pub(crate) async fn a_page_filled_by_a_selector_has_no_remaining_count(b: Backend) {
     let s = filled(&b).await;
     let page = |token| ListOptions {
         limit: 2,

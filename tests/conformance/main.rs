@@ -1,7 +1,10 @@
 //! One suite of storage behaviours that runs over every backend.
 
 // clippy's `allow-unwrap-in-tests` does not cover helper functions of a test binary.
-#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "`allow-unwrap-in-tests` does not cover helper functions"
+)]
 // A `json!` invocation with many members needs this.
 #![recursion_limit = "512"]
 
@@ -56,7 +59,7 @@ suite! {
     lists::a_list_of_one_key_returns_no_other,
     lists::an_exact_list_shows_the_past,
     lists::pages_show_one_state,
-    lists::a_page_filled_by_a_selector_does_not_count_what_remains,
+    lists::a_page_filled_by_a_selector_has_no_remaining_count,
     lists::a_token_without_revision_continues_at_the_latest_state,
     lists::a_list_at_any_revision_ignores_the_limit,
     lists::a_list_carries_the_stores_revision,

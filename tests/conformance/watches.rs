@@ -1,4 +1,4 @@
-//! Watches: where they start, what they deliver, and in which order.
+//! Watches: starting point, delivered events, and their order.
 
 use crate::support::*;
 use futures_util::FutureExt;

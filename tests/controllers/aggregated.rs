@@ -8,7 +8,7 @@ const GADGET: &str =
 const ALL: &str = "/apis/gadgets.example.com/v1/gadgets";
 
 #[test]
-fn a_namespace_stays_until_its_backend_has_deleted_what_it_holds() {
+fn a_namespace_remains_until_its_backend_has_deleted_its_objects() {
     let (_dir, g) = gateway();
     let mut backend = g.with_example();
     g.kubectl(&["create", "namespace", "far"]);

@@ -1,4 +1,4 @@
-//! What the loops do is authorized, audited and counted like the requests of upstream's loops.
+//! Requests of the loops are authorized, audited and counted like those of upstream's loops.
 
 use super::exists;
 use super::support::{Gateway, wait_for};

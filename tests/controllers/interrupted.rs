@@ -1,4 +1,4 @@
-//! kill -9 in the middle of what the loops do: those of the next process end it.
+//! kill -9 in the middle of the loops' work: the loops of the next process complete it.
 
 use super::support::{Gateway, wait_for};
 use super::{exists, gateway};
@@ -72,7 +72,7 @@ fn a_namespace_that_was_being_deleted_is_deleted_by_the_next_process() {
             wait_for("the first objects are deleted", || maps.left(&g).len() < OBJECTS);
         }
         drop(g);
-        // Without loops, to see what the killed ones left.
+        // Without loops, to see the state that the killed ones left.
         g = Gateway::start(dir.path());
         interrupted += usize::from(exists(&g, &["namespace", &name]));
         drop(g);

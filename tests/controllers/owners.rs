@@ -7,7 +7,7 @@ fn uid(g: &Gateway, object: &str) -> String {
     g.kubectl(&["get", object, "-o", "jsonpath={.metadata.uid}"])
 }
 
-/// What the Deployment controller makes, by hand.
+/// Creates the objects of a Deployment by hand, as its controller would.
 fn rollout(g: &Gateway) {
     let metadata = |name: &str, kind: &str, owner: &str| {
         let uid = uid(g, &format!("{kind}/{owner}"));

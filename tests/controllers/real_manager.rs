@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The binary. If there is none, says on standard error that the test is skipped.
+/// The binary. If there is none, reports on standard error that the test is skipped.
 fn binary() -> Option<PathBuf> {
     let named = std::env::var_os("TORANA_KCM").map(PathBuf::from);
     if named.is_none() {

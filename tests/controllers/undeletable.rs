@@ -47,7 +47,7 @@ fn conditions_report_a_refused_deletion_and_a_finalizer() {
         !g.kubectl_try(&["delete", "configmap", "kept", "-n", "stuck", "--dry-run=server"])
     });
     g.kubectl(&["delete", "namespace", "stuck", "--wait=false"]);
-    // Upstream's admission of a deletecollection has no name: its refusals say "Unknown".
+    // Admission of a deletecollection has no object name upstream: its errors contain "Unknown".
     let expected = [
         (
             "NamespaceDeletionDiscoveryFailure",
@@ -72,7 +72,7 @@ fn conditions_report_a_refused_deletion_and_a_finalizer() {
         wait_for(kind, || condition(&g, kind) == text);
     }
 
-    // Everything goes once nothing is in the way; the loop tries again by itself.
+    // Everything is deleted once the obstacles are removed, because the loop retries.
     g.kubectl(&["delete", "validatingadmissionpolicybinding", "keep"]);
     let merge = r#"{"metadata":{"finalizers":null}}"#;
     g.kubectl(&["patch", "secret", "held", "-n", "stuck", "--type=merge", "-p", merge]);

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What `systemctl` does to the service: `$ROOT` has its files.
+/// A fake `systemctl`; `$ROOT` has its files.
 const SYSTEMCTL: &str = r#"#!/bin/bash
 case $1 in
 stop | restart)
@@ -26,7 +26,7 @@ status) kill -0 "$(cat "$ROOT/pid")" ;;
 esac
 "#;
 const JOURNALCTL: &str = "#!/bin/sh\ncat \"$ROOT/log\"\n";
-/// There is no user `torana`, and files belong to whoever runs the test.
+/// A fake `chown`: there is no user `torana`, and files belong to the user who runs the test.
 const CHOWN: &str = "#!/bin/sh\n[ \"$1\" = torana: ] || [ \"$2\" = torana: ]\n";
 
 struct Machine {
@@ -39,12 +39,12 @@ impl Drop for Machine {
         if std::thread::panicking()
             && let Ok(out) = self.run("tail -n 20 \"$ROOT/log\"")
         {
-            eprintln!("{}", said(&out));
+            eprintln!("{}", output_text(&out));
         }
     }
 }
 
-fn said(out: &Output) -> String {
+fn output_text(out: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&out.stdout),
@@ -101,8 +101,8 @@ impl Machine {
 
     fn sh(&self, script: &str) -> String {
         let out = self.run(script).expect("bash runs");
-        assert!(out.status.success(), "{script}\n{}", said(&out));
-        said(&out)
+        assert!(out.status.success(), "{script}\n{}", output_text(&out));
+        output_text(&out)
     }
 
     fn succeeds(&self, script: &str) -> bool {
@@ -220,8 +220,8 @@ fn the_manual_rotates_every_generated_key() {
     machine.sh("kubectl get namespaces");
 }
 
-/// What one does at night must work as it is written. Nothing is wrong here, so only what the commands print
-/// differs.
+/// Emergency procedures must work as documented. Here the service is healthy, so only the output of the
+/// commands differs.
 #[test]
 fn the_commands_of_the_runbooks_work() {
     let machine = Machine::boot();

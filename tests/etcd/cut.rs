@@ -30,7 +30,7 @@ fn without_etcd_a_gateway_fails_fast_serves_its_cache_and_recovers() {
     let since = Instant::now();
     let told = post(&g, "lost", "?timeout=2s").unwrap_err();
     let took = since.elapsed();
-    // Fails before an etcd call would time out by itself.
+    // Fails before an etcd call would time out.
     assert!(took < Duration::from_secs(10), "{took:?}");
     assert!(
         told.contains(r#""code":504"#) && told.contains(r#""reason":"Timeout""#),

@@ -29,7 +29,7 @@ fn sequential_creates_request_no_progress() {
         json!({"metadata": {"name": "limited"}}),
     );
     create("serviceaccounts", json!({"metadata": {"name": "default"}}));
-    // What LimitRanger and ResourceQuota look up for each object.
+    // The objects that LimitRanger and ResourceQuota read for each write.
     let limits = json!([{"type": "Container", "defaultRequest": {"cpu": "10m"}, "default": {"cpu": "1"}}]);
     create(
         "limitranges",

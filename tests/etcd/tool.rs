@@ -1,4 +1,4 @@
-//! Errors of `torana store`: each is one line that says what to check, and leaves no files behind.
+//! Errors of `torana store`: each is one line with a hint, and leaves no files behind.
 
 use crate::etcd_process::{Etcd, is_there};
 use crate::support::Gateway;

@@ -85,8 +85,8 @@ fn credentials_of_one_gateway_are_accepted_by_all() {
         administers(&a, &b) && administers(&b, &a)
     });
 
-    // The backend trusts the front proxies that the published ConfigMap names: whoever proxies, the caller is
-    // known.
+    // The backend trusts the front proxies of the published ConfigMap, so the caller is recognised behind
+    // either gateway.
     let groups = a.kubectl(&[
         "get",
         "apiservices",
@@ -109,7 +109,7 @@ fn credentials_of_one_gateway_are_accepted_by_all() {
     });
     example.signal("TERM");
 
-    // A gateway that is gone, and one in a new data directory.
+    // A gateway that was stopped, and one in a new data directory.
     drop(b);
     let c = start(dirs[2].path(), &etcd, &[]);
     assert_eq!(status(&c, &of_a), "200");
@@ -121,8 +121,8 @@ fn credentials_of_one_gateway_are_accepted_by_all() {
     });
     assert_eq!(key_ids(&a).len(), 3);
 
-    // The trust in gateways that are gone ends when an operator deletes the records; those that run publish
-    // theirs again.
+    // The trust in stopped gateways ends when an operator deletes the records; running ones publish theirs
+    // again.
     etcd.ctl(&["del", "--prefix", "/registry/torana/trust/"]);
     wait_for("the gateway that is gone is not trusted", || status(&a, &of_b) == "401");
     wait_for("those that run are", || {

@@ -73,7 +73,7 @@ pub(crate) async fn send(gateway: &GatewayService, user: &str, method: &str, pat
         .unwrap();
     let response = gateway.clone().oneshot(request).await.unwrap();
     let code = response.status().as_u16();
-    // A watch has no end; its head says what is asked here.
+    // A watch has no end; its response head is enough.
     if !path.contains("watch=1") {
         response.into_body().collect(64 << 20).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! Runs the cases one after the other and judges each by the measurements of the prober and the kernel.
+//! Runs the cases one after the other and evaluates the measurements of the prober and the kernel.
 
 use crate::attackers::{self, Attacker, Case};
 use crate::prober::{Prober, Seen};
@@ -25,7 +25,7 @@ struct Row {
     seen: Seen,
     slowest: Duration,
     growth: u64,
-    /// CPU time of the gateway, which says more than `took` on a busy machine.
+    /// CPU time of the gateway, which is more reliable than `took` on a busy machine.
     cpu: Duration,
     codes: Vec<(u16, usize)>,
     problems: Vec<String>,
@@ -188,8 +188,8 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// Waits until deleted definitions are gone with their instances: the next case may define the same
-    /// resource, and is not to be judged by what the gateway does about this one.
+    /// Waits until definitions are deleted with their instances: the next case may define the same resource,
+    /// and the work for this one must not count against it.
     fn definitions_are_gone(&self, deleted: &[String]) {
         let definitions = deleted
             .iter()

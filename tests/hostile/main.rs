@@ -10,7 +10,10 @@
 //!     TORANA_HOSTILE=yaml,node cargo test --test hostile -- --nocapture
 
 // clippy's `allow-unwrap-in-tests` does not cover helper functions of a test binary.
-#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "`allow-unwrap-in-tests` does not cover helper functions"
+)]
 
 mod attackers;
 mod backend;

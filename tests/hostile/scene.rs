@@ -86,7 +86,7 @@ impl Scene<'_> {
         answers
     }
 
-    /// Reads and records the response to what was sent over `io`.
+    /// Reads and records the response to a request on `io`.
     pub(crate) fn answered(&mut self, io: &mut Tls, sent: Instant) -> Option<Answer> {
         match wire::answer(io, self.scale.answer) {
             Ok(answer) => {

@@ -214,7 +214,7 @@ fn users_have_the_same_rights_through_the_front_and_cannot_be_forged() {
     let front = &mut Caller::of(&two.front, None);
     the_same_either_way(front, &mut Caller::of(&two.back, None));
     impersonation_ends_in_front(front);
-    headers_make_nobody(front, &two);
+    identity_headers_from_clients_are_ignored(front, &two);
 }
 
 /// Every user, verb and path of a small matrix, directly and through the front gateway.
@@ -242,8 +242,8 @@ fn the_same_either_way(front: &mut Caller, back: &mut Caller) {
             ("GET", "/apis/batch/v1/namespaces/team/secrets", String::new()),
             ("GET", "/apis/batch/v1", String::new()),
         ] {
-            let through = asked(front, method, path, &headers, &body);
-            let direct = asked(back, method, path, &headers, &body);
+            let through = send(front, method, path, &headers, &body);
+            let direct = send(back, method, path, &headers, &body);
             assert_eq!(through, direct, "{token} {method} {path}");
             allowed += usize::from(through.0 != 403);
         }
@@ -254,7 +254,7 @@ fn the_same_either_way(front: &mut Caller, back: &mut Caller) {
     );
 }
 
-pub(crate) fn asked(
+pub(crate) fn send(
     caller: &mut Caller,
     method: &str,
     path: &str,
@@ -313,7 +313,7 @@ fn impersonation_ends_in_front(front: &mut Caller) {
     assert_eq!(answer.expect_err("he may not").code, 403);
 }
 
-fn headers_make_nobody(front: &mut Caller, two: &Two) {
+fn identity_headers_from_clients_are_ignored(front: &mut Caller, two: &Two) {
     const LIES: &[(&str, &str)] = &[
         ("X-Remote-User", "root"),
         ("X-Remote-Uid", "0"),

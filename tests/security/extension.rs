@@ -1,6 +1,6 @@
 //! The example extension server treats a user alike whether called directly or through the gateway.
 
-use crate::behind::{TOKENS, asked, bearer, write};
+use crate::behind::{TOKENS, bearer, send, write};
 use crate::support::Gateway;
 use crate::wire::{Ca, Caller};
 use base64::Engine;
@@ -61,10 +61,10 @@ fn an_extension_server_treats_users_alike_directly_and_behind_the_gateway() {
             ("GET", "/workshops"),
         ] {
             let path = format!("{base}{path}");
-            let through = asked(front, method, &path, &headers, "");
+            let through = send(front, method, &path, &headers, "");
             assert_eq!(
                 through,
-                asked(direct, method, &path, &headers, ""),
+                send(direct, method, &path, &headers, ""),
                 "{user:?} {method} {path}"
             );
             allowed += usize::from(!matches!(through.0, 401 | 403));

@@ -22,7 +22,7 @@ fn binary() -> String {
     std::env::var("TORANA_ETCD").unwrap_or_else(|_| "etcd".to_owned())
 }
 
-/// Whether etcd and etcdctl are installed. If not, says on standard error that the test is skipped.
+/// Whether etcd and etcdctl are installed. If not, reports on standard error that the test is skipped.
 ///
 /// # Panics
 /// If one is missing and [`REQUIRED`] is set.

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 /// The header in which etcd members identify themselves to each other.
 const FROM: &str = "x-server-from:";
 
-/// What is currently cut.
+/// The directions that are currently cut.
 #[derive(Clone, Default)]
 struct Cut {
     everybody: bool,

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 /// The group of a case's extension server is its run name and this.
 const GROUP: &str = ".ext.example.com";
-/// What an extension server's echo leaves out.
+/// Headers that an extension server's echo leaves out.
 const UNECHOED: &[&str] = &[
     "user-agent",
     "host",
@@ -188,7 +188,7 @@ fn respond(call: &Call, state: &Mutex<State>) -> Answer {
     }
 }
 
-/// What cases see of a call.
+/// The part of a call that cases compare.
 fn record(call: &Call) -> Value {
     let is_remote = |name: &str| name.to_ascii_lowercase().starts_with("x-remote-");
     let remote = call.headers.iter().filter(|(n, _)| is_remote(n));

@@ -1,4 +1,4 @@
-//! A recorded case: the requests of one story about the API, in order, and what is compared of each response.
+//! A recorded case: the requests of one scenario, in order, and the parts of each response that are compared.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub(crate) struct Case {
     pub name: String,
     /// A note for readers.
     pub about: String,
-    /// What the case needs besides the server: `callback` (the webhooks of [`crate::callback`]), or `sample`.
+    /// Requirements besides the server: `callback` (the webhooks of [`crate::callback`]), or `sample`.
     pub requires: Vec<String>,
     /// Changes state that other cases see, so it runs alone.
     pub exclusive: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Case {
     pub ns_labels: Option<Value>,
     /// The case's namespaces need a ServiceAccount `default`, which a controller would create.
     pub sa: bool,
-    /// What the callback server answers, by the name in the last part of the URL.
+    /// Responses of the callback server, by the name in the last part of the URL.
     pub callbacks: BTreeMap<String, Box<RawValue>>,
     pub steps: Vec<Step>,
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What a side has where the other has a value.
+/// Stands for a value that only the other side has.
 const ABSENT: &str = "<absent>";
 
 /// One value that differs.

@@ -1,4 +1,4 @@
-//! The gateway that is judged: in this process, on an ephemeral port, in a temporary directory.
+//! The gateway under test: in this process, on an ephemeral port, in a temporary directory.
 
 use crate::http::Endpoint;
 use std::ffi::OsString;

@@ -162,7 +162,7 @@ fn read_line(from: &mut impl BufRead) -> io::Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Reads a body whose length the headers tell. `None`: it ends with the connection.
+/// Reads a body whose length is in the headers. `None`: it ends with the connection.
 pub(crate) fn read_body(from: &mut impl BufRead, headers: &Headers) -> io::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     if header(headers, "transfer-encoding").is_some() {

@@ -121,7 +121,7 @@ fn again(verdicts: &mut [Verdict<'_>], areas: &[String]) {
     let failed = |v: &&mut Verdict<'_>| v.passed() < v.steps.len() && areas.contains(&v.recording.case.area);
     for verdict in verdicts.iter_mut().filter(failed) {
         let (_running, target) = target();
-        let second = replay::judge(&target, verdict.recording, LONG);
+        let second = replay::replay_and_compare(&target, verdict.recording, LONG);
         if second.passed() > verdict.passed() {
             let id = verdict.recording.case.id();
             say(&format!(
@@ -138,7 +138,7 @@ fn prove_that_it_can_fail(target: &Target) {
     let id = "concurrency/delete-preconditions";
     let mut changed = recordings::load_some(&recordings::directory(), id).pop().unwrap();
     changed.recorded[3]["body"]["reason"] = "AlreadyExists".into();
-    let verdict = replay::judge(target, &changed, USUAL);
+    let verdict = replay::replay_and_compare(target, &changed, USUAL);
     let failed: Vec<&str> = verdict.steps.iter().flatten().map(|d| d.path.as_str()).collect();
     assert_eq!(failed, ["reason"], "{}", verdict.failures());
     assert_eq!(verdict.passed(), verdict.steps.len() - 1);
@@ -154,7 +154,7 @@ fn recorded_exchanges_are_answered_as_by_kube_apiserver() {
     let everything = only.is_empty();
     let (_running, target) = target();
     prove_that_it_can_fail(&target);
-    let mut verdicts = replay::all(&chosen, |r| replay::judge(&target, r, USUAL));
+    let mut verdicts = replay::all(&chosen, |r| replay::replay_and_compare(&target, r, USUAL));
     let promised = promises::read();
     if everything {
         let areas = fallen(&totals(&verdicts), &promised);

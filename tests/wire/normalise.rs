@@ -22,7 +22,7 @@ pub(crate) fn now() -> f64 {
     since.expect("the clock is right").as_secs_f64()
 }
 
-/// What a case has seen and sent so far. A clone is a state to return to.
+/// Values that a case has received and sent so far. A clone is a state to return to.
 #[derive(Clone, Default)]
 pub(crate) struct Normaliser {
     pub texts: Texts,
@@ -40,12 +40,12 @@ struct Place<'a> {
     label: &'a str,
     /// The closest member name; empty at the root.
     key: &'a str,
-    /// Inside the metadata of a list, whose version says nothing about objects.
+    /// Inside the metadata of a list, whose resourceVersion is not that of an object.
     of_list: bool,
 }
 
 impl Normaliser {
-    /// Notes what a case sends: these values are not the server's choice.
+    /// Records the values that a case sends: the server did not choose them.
     pub(crate) fn sent(&mut self, value: &Value) {
         match value {
             Value::Object(members) => {
@@ -147,7 +147,7 @@ impl Normaliser {
         } else {
             "<bad-generated>"
         };
-        let known = self.texts.known(prefix) + end;
+        let known = self.texts.with_names(prefix) + end;
         self.texts.call(name, known);
     }
 
@@ -180,7 +180,7 @@ impl Normaliser {
         }
     }
 
-    /// What a number becomes; `None` if it stays.
+    /// The replacement of a number; `None` if it is kept.
     fn number(&mut self, n: i64, place: &Place<'_>) -> Option<Value> {
         match place.key {
             "nodePort" | "healthCheckNodePort" if (30_000..32_768).contains(&n) && !self.numbers.contains(&n) => {
@@ -194,7 +194,7 @@ impl Normaliser {
     }
 }
 
-/// Managed fields are a set: their order says nothing.
+/// Managed fields are a set: their order has no meaning.
 pub(crate) fn sort_managed_fields(value: &mut Value) {
     if let Some(Value::Array(entries)) = value.get_mut("managedFields") {
         entries.sort_by_cached_key(Value::to_string);

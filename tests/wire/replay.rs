@@ -15,7 +15,7 @@ const ALONE: &[&str] = &["watch/timeout-and-bookmark"];
 /// The harness walks documents recursively, in the large frames of an unoptimised build.
 const STACK: usize = 16 << 20;
 
-/// What one case showed.
+/// The result of one case.
 pub(crate) struct Verdict<'a> {
     pub recording: &'a Recording,
     /// The differences of each step; none if it passes.
@@ -46,13 +46,13 @@ impl Verdict<'_> {
 }
 
 /// Replays a case and compares each response with the recorded one.
-pub(crate) fn judge<'a>(target: &Target, recording: &'a Recording, patience: Patience) -> Verdict<'a> {
+pub(crate) fn replay_and_compare<'a>(target: &Target, recording: &'a Recording, patience: Patience) -> Verdict<'a> {
     let steps = &recording.case.steps;
     let wanted = steps.iter().zip(&recording.recorded).map(|(s, r)| in_order(s, r));
     let wanted: Vec<Value> = wanted.collect();
     let runner = Runner::new(recording, target, patience);
     let outcomes = runner.run(|i, got| compare(&steps[i], &wanted[i], got).is_empty());
-    let judged = steps
+    let differences = steps
         .iter()
         .zip(&wanted)
         .zip(outcomes)
@@ -66,7 +66,7 @@ pub(crate) fn judge<'a>(target: &Target, recording: &'a Recording, patience: Pat
         });
     Verdict {
         recording,
-        steps: judged.collect(),
+        steps: differences.collect(),
     }
 }
 

@@ -85,7 +85,7 @@ fn token(identity: &str, environment: &Environment) -> Result<Option<String>, St
     })
 }
 
-/// The request of a step. Tells the normaliser what is sent.
+/// Makes the request of a step, and records its values in the normaliser.
 ///
 /// # Errors
 /// If the step needs something that an earlier step should have captured.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// A response, and its decoded body.
 type Answer = (Response, Arc<Value>);
 
-/// The server that is judged, and what its cases share.
+/// The server under test, and the state that its cases share.
 pub(crate) struct Target {
     pub endpoint: Endpoint,
     pub admin: String,
@@ -194,7 +194,8 @@ impl<'a> Runner<'a> {
                     continue;
                 }
                 if !seen {
-                    // What does not work will not work in the next step either.
+                    // An effect that did not appear will not appear in the next step either: do not wait as
+                    // long again.
                     self.patience.effects = self.patience.effects.min(Duration::from_millis(500));
                 }
             }
@@ -320,7 +321,7 @@ impl<'a> Runner<'a> {
         json!({"status": 200, "headers": headers, "events": events})
     }
 
-    /// What a script of the callback server was sent.
+    /// The calls that a script of the callback server received.
     fn calls(&mut self, step: &Step, script: &str) -> Value {
         let mut calls = self.target.callbacks.calls(&self.environment["x"], script);
         calls.truncate(step.max_calls.unwrap_or(50));

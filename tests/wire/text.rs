@@ -35,8 +35,8 @@ pub(crate) fn pattern(text: &str) -> Regex {
     Regex::new(&text).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Parts of messages that are the server's own: a text that announces the part, the pattern, and what
-/// replaces it.
+/// Parts of messages that differ between servers: a text that precedes the part, the pattern, and the
+/// replacement.
 static MESSAGES: LazyLock<Vec<(&str, Regex, &str)>> = LazyLock::new(|| {
     [
         (
@@ -71,14 +71,14 @@ static MESSAGES: LazyLock<Vec<(&str, Regex, &str)>> = LazyLock::new(|| {
     .into()
 });
 
-/// What is replaced in texts.
+/// The replacements in texts.
 #[derive(Clone, Default)]
 pub(crate) struct Texts {
     /// Known values and their names, the longest first.
     names: Vec<(String, String)>,
     /// Addresses of services, and the names they got.
     pub addresses: HashMap<String, String>,
-    /// What the case itself sent.
+    /// Texts that the case itself sent.
     pub literals: BTreeSet<String>,
     /// Beginnings of generated names, as they appear after normalisation.
     pub prefixes: BTreeSet<String>,
@@ -100,7 +100,7 @@ impl Texts {
     }
 
     /// The text with the names of known values.
-    pub(crate) fn known(&self, s: &str) -> String {
+    pub(crate) fn with_names(&self, s: &str) -> String {
         let mut s = s.to_owned();
         for (value, name) in &self.names {
             if value.len() <= s.len() && s.contains(value) {
@@ -111,7 +111,7 @@ impl Texts {
     }
 
     pub(crate) fn normalise(&mut self, s: &str, label: &str) -> String {
-        let mut s = self.known(s);
+        let mut s = self.with_names(s);
         if s.len() >= 36 {
             s = self.uids(&s, label);
         }
@@ -213,8 +213,8 @@ fn generated(s: &str, prefix: &str, fits: impl Fn(Option<char>) -> bool) -> Stri
     })
 }
 
-/// Copies a text. `found` gets the rest of it and the character before, and returns a length and what
-/// replaces it.
+/// Copies a text. `found` gets the rest of it and the character before, and returns the length to replace and
+/// the replacement.
 fn replace(s: &str, mut found: impl FnMut(&str, Option<char>) -> Option<(usize, String)>) -> String {
     let mut out = String::with_capacity(s.len());
     let (mut at, mut before) = (0, None);

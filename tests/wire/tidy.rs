@@ -1,4 +1,4 @@
-//! Removes what a case created, so that the next one finds the server as it was.
+//! Deletes the objects that a case created, so that the next one finds the initial state.
 
 use crate::http::{Client, Request};
 use crate::paths;
@@ -59,7 +59,7 @@ impl Created {
         }
     }
 
-    /// Deletes the objects, the latest first. Failures do not matter: the object may be gone already.
+    /// Deletes the objects, the latest first. Failures are ignored: the object may already be deleted.
     pub(crate) fn remove(&mut self, client: &mut Client, admin: &str) {
         let namespaces: Vec<String> = self.0.iter().filter(|p| is_namespace(p)).cloned().collect();
         for path in self.0.drain(..).rev() {
@@ -70,7 +70,7 @@ impl Created {
                 let _ = client.send(&request(admin, "PUT", &format!("{path}/finalize"), Some(&object)));
                 continue;
             }
-            // Nothing looks into a namespace that is gone.
+            // The content of a deleted namespace need not be deleted.
             if namespaces.iter().any(|n| path.starts_with(&format!("{n}/"))) {
                 continue;
             }

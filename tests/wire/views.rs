@@ -55,7 +55,7 @@ fn member<'a>(doc: &'a Value, key: &str) -> &'a Value {
     doc.get(key).unwrap_or(&Value::Null)
 }
 
-/// Collects members whose order says nothing.
+/// Collects members whose order has no meaning.
 fn members(pairs: impl Iterator<Item = (String, Value)>) -> Value {
     Value::Object(pairs.collect::<Map<_, _>>())
 }

@@ -308,7 +308,7 @@ impl Checker<'_> {
         let range = self.expr(&fold.range);
         let before = self.errors.len();
         let accumulator = self.expr(&fold.init);
-        // The macro has its target twice in cel-go, so what is wrong in it is reported twice.
+        // cel-go's expansion of the macro contains the target twice, so errors in it are reported twice.
         if &*fold.accumulator == macros::TARGET && self.errors.len() < MAX_ISSUES {
             self.errors.extend_from_within(before..);
         }

@@ -1,4 +1,4 @@
-//! What calls cost at run time: cel-go's numbers for the language, Kubernetes' for its libraries.
+//! The cost of calls at run time: cel-go's numbers for the language, Kubernetes' for its libraries.
 
 use crate::library::Overload;
 use crate::types::Type;
@@ -71,7 +71,8 @@ fn traversal(v: &Val<'_>) -> u64 {
 }
 
 fn traverse(v: &Val<'_>, cost: &mut u64) {
-    // No evaluation may cost more. Values that share their parts can be much larger than what they take.
+    // No evaluation may cost more. Traversing a value whose parts are shared can take far more steps than its
+    // size in memory suggests.
     const ENOUGH: u64 = 10_000_000;
     torana_apimachinery::interrupt::checkpoint();
     if *cost > ENOUGH {
@@ -169,7 +170,7 @@ pub(crate) fn of_call(function: &str, overload: Option<&Overload>) -> CallCost {
             _ => 1,
         },
         "isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf" => |a| a.first().map_or(0, traversal),
-        // Among the overloads for types of elements, the type that decides is not known.
+        // The overload depends on the type of the elements, which is not known here.
         "sort" | "@sortByAssociatedKeys" if overload.is_none() => |_| 1,
         "distinct" | "sort" => |a| self_comparison(a.first()),
         "@sortByAssociatedKeys" => |a| self_comparison(a.get(1)),

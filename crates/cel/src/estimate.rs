@@ -25,7 +25,7 @@ enum Place<'e> {
 
 /// The place and the size of a subexpression's value.
 #[derive(Clone)]
-struct Known<'e> {
+struct Estimated<'e> {
     cost: u64,
     place: Place<'e>,
     /// The size, if it follows from the form.
@@ -71,33 +71,33 @@ impl<'e> Estimator<'e> {
         })
     }
 
-    /// The size of a value: that which follows from its form, or the largest that its schema allows.
-    fn size(&self, known: &Known<'e>, ty: &Type) -> Option<Size> {
+    /// The size of a value: derived from the expression, or else the largest that its schema allows.
+    fn size(&self, known: &Estimated<'e>, ty: &Type) -> Option<Size> {
         known
             .size
             .or_else(|| size_at(known.place))
             .or_else(|| Size::of_type(ty))
     }
 
-    fn expr(&mut self, e: &Expr) -> Known<'e> {
+    fn expr(&mut self, e: &Expr) -> Estimated<'e> {
         torana_apimachinery::interrupt::checkpoint();
         let known = match &e.kind {
-            Kind::Literal(literal) => Known::literal(literal),
+            Kind::Literal(literal) => Estimated::literal(literal),
             Kind::Ident(_) => self.identifier(e),
             Kind::Select(select) if !matches!(self.checked.references[e.id], Reference::None) => match select.test {
-                true => Known::new(1),
+                true => Estimated::new(1),
                 false => self.identifier(e),
             },
             Kind::Select(select) => {
                 let operand = self.expr(&select.operand);
                 let charged = matches!(self.ty(&select.operand), Type::Map(_) | Type::Object(_));
                 if select.test {
-                    return Known::new(operand.cost);
+                    return Estimated::new(operand.cost);
                 }
                 let place = self.step(operand.place, |schema| schema.member(&select.field));
-                Known {
+                Estimated {
                     place,
-                    ..Known::new(operand.cost.saturating_add(charged.into()))
+                    ..Estimated::new(operand.cost.saturating_add(charged.into()))
                 }
             }
             Kind::List(elements) => {
@@ -108,14 +108,14 @@ impl<'e> Estimator<'e> {
                     let size = self.size(&known, self.ty(&element.value));
                     values = values.union(size.unwrap_or(Size::UNKNOWN));
                 }
-                Known {
+                Estimated {
                     size: Some(Size::exactly(elements.len() as u64)),
                     entries: Some(Entries {
                         list: true,
                         key: Size::exactly(1),
                         value: values,
                     }),
-                    ..Known::new(cost)
+                    ..Estimated::new(cost)
                 }
             }
             Kind::Map(entries) => {
@@ -128,38 +128,38 @@ impl<'e> Estimator<'e> {
                         *sizes = sizes.union(self.size(&known, self.ty(e)).unwrap_or(Size::UNKNOWN));
                     }
                 }
-                Known {
+                Estimated {
                     size: Some(Size::exactly(entries.len() as u64)),
                     entries: Some(Entries {
                         list: false,
                         key: keys,
                         value: values,
                     }),
-                    ..Known::new(cost)
+                    ..Estimated::new(cost)
                 }
             }
             Kind::Struct(of) => {
                 let costs = of.fields.iter().map(|f| self.expr(&f.value).cost);
-                Known::new(costs.fold(40, u64::saturating_add))
+                Estimated::new(costs.fold(40, u64::saturating_add))
             }
             Kind::Fold(fold) => self.fold(fold),
             Kind::Call(call) => self.call(e, call),
         };
         // cel-go keeps the size it finds with the node, where it wins over the place.
-        Known {
+        Estimated {
             size: known.size.or_else(|| size_at(known.place)),
             ..known
         }
     }
 
-    fn identifier(&mut self, e: &Expr) -> Known<'e> {
+    fn identifier(&mut self, e: &Expr) -> Estimated<'e> {
         if let Kind::Ident(name) = &e.kind
             && let Some(local) = self.locals.iter().rev().find(|l| l.name == *name)
         {
             let size = size_at(local.place)
                 .or_else(|| Size::of_type(self.ty(e)))
                 .or(local.size);
-            return Known {
+            return Estimated {
                 cost: local.cost,
                 place: local.place,
                 size,
@@ -171,13 +171,13 @@ impl<'e> Estimator<'e> {
             // Upstream looks up every name as if it were the first variable.
             _ => self.root,
         };
-        Known {
+        Estimated {
             place: Place::At(schema),
-            ..Known::new(1)
+            ..Estimated::new(1)
         }
     }
 
-    fn fold(&mut self, fold: &Fold) -> Known<'e> {
+    fn fold(&mut self, fold: &Fold) -> Estimated<'e> {
         let range = self.expr(&fold.range);
         let init = self.expr(&fold.init);
         let twice = &*fold.accumulator == TARGET;
@@ -196,7 +196,7 @@ impl<'e> Estimator<'e> {
         if is_bind(fold) {
             let result = self.expr(&fold.result);
             self.locals.truncate(depth);
-            return Known {
+            return Estimated {
                 cost: sum.saturating_add(result.cost),
                 size: self.size(&result, self.ty(&fold.result)),
                 entries: result.entries,
@@ -243,7 +243,7 @@ impl<'e> Estimator<'e> {
             Kind::List(_) | Kind::Map(_) => (Some(rounds), step.entries),
             _ => (self.size(&init, self.ty(&fold.init)), None),
         };
-        Known {
+        Estimated {
             cost: cost.saturating_add(rounds.max.saturating_mul(round)),
             place: Place::Nowhere,
             size,
@@ -262,7 +262,7 @@ fn size_at(place: Place<'_>) -> Option<Size> {
     }
 }
 
-impl Known<'_> {
+impl Estimated<'_> {
     fn new(cost: u64) -> Self {
         Self {
             cost,

@@ -337,7 +337,8 @@ impl<'p, 'a> Machine<'p, 'a> {
             Err(Fail::Error(why)) => {
                 self.charge(call.cost.after(&Val::Null))?;
                 error(match &*why {
-                    // cel-go calls what it compiled for a constant pattern without looking at the types.
+                    // With a constant pattern, cel-go calls the compiled expression without checking the
+                    // types.
                     NO_OVERLOAD if matches!(call.regex, Regex::Constant(_)) => why,
                     NO_OVERLOAD => library::no_overload_text(call.function.name, args),
                     _ => why,

@@ -66,12 +66,12 @@ pub use value::{Dict, Fail, Key, List, Out, Record, Text, TreeError, Val, WrongN
 
 use std::sync::Arc;
 
-/// The variables and types that expressions may name. A copy shares what both declare: environments that
-/// differ in a few of many variables cost what differs.
+/// The variables and types that expressions may name. Copies share their declarations: environments that
+/// differ in a few of many variables cost only the difference.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: imbl::HashMap<Arc<str>, Schema>,
-    /// The variable that was declared first; none if estimates are not to know it.
+    /// The variable that was declared first; `None` after `forget_root`.
     root: Option<Arc<str>>,
     types: Vec<Arc<ObjectType>>,
     /// How many dots the name of a variable or type has at most.
@@ -171,8 +171,9 @@ impl Environment {
         self.binds = true;
     }
 
-    /// Tells estimates that only what a variable has has a declared size. The rules of custom resources,
-    /// which are estimated without this, take the elements of a literal for the first variable.
+    /// Makes estimates use declared sizes only for values that are read from a variable. The rules of custom
+    /// resources are estimated without this: there, the elements of a literal count as parts of the first
+    /// variable.
     pub fn forget_root(&mut self) {
         self.root = None;
     }
@@ -245,7 +246,7 @@ impl Environment {
 }
 
 /// True if the expression selects the field from the variable by name: `claims.email`, `claims.?email` or
-/// `has(claims.email)`, but not `claims['email']`. False for what is no expression.
+/// `has(claims.email)`, but not `claims['email']`. False if the source does not parse.
 pub fn selects(source: &str, variable: &str, field: &str) -> bool {
     parser::parse(source, false).is_ok_and(|tree| tree.root.selects(variable, field))
 }

@@ -159,8 +159,8 @@ impl Callee {
     }
 }
 
-/// cel-go's message for arguments that no overload accepts. It is shorter if the left operand's type has the
-/// operator, or answers calls by itself (`traits.Receiver`).
+/// cel-go's message for arguments that no overload accepts. It is shorter if the left operand's type
+/// implements the operator, or receives calls (`traits.Receiver`).
 pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std::borrow::Cow<'static, str> {
     let number = |v: &Val<'_>| matches!(v, Val::Int(_) | Val::Uint(_) | Val::Double(_));
     let time = |v: &Val<'_>| matches!(v, Val::Duration(_) | Val::Timestamp(_));
@@ -171,7 +171,7 @@ pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std:
         "_*_" | "_/_" => number(v),
         "_%_" => matches!(v, Val::Int(_) | Val::Uint(_)),
         "_<_" | "_<=_" | "_>_" | "_>=_" => number(v) || time(v) || text(v) || matches!(v, Val::Bool(_)),
-        // The first element decides what the call is for.
+        // The first element determines the overload.
         "isSorted" | "max" | "min" => first_of(v).is_some_and(|v| lists::is_ordered(&v)),
         "sum" => first_of(v).is_some_and(|v| number(&v) || matches!(v, Val::Duration(_))),
         "!_" | "_==_" | "@in" | "contains" | "endsWith" | "matches" | "startsWith" => true,
@@ -179,7 +179,7 @@ pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std:
         "containsIP" => matches!(args, [Val::Net(Net::Cidr(..)), Val::String(_)]),
         _ => false,
     });
-    // These ask for a trait of the type, not for the type.
+    // These require a trait of the type, not a type.
     let by_trait = function.starts_with(['_', '-']) || matches!(function, "size" | "sort");
     let answers = args.first().is_some_and(|v| time(v) || matches!(v, Val::String(_)));
     if has || (by_trait && answers) {

@@ -1,6 +1,6 @@
-//! A recursive-descent parser. The entry point is [`parse`]. `operators` reads operators by their precedence,
-//! `operands` what stands between them; `macros` expands macros while their calls are read, and `recovery`
-//! decides how parsing continues after an error.
+//! A recursive-descent parser. The entry point is [`parse`]. `operators` parses operators by precedence,
+//! `operands` their operands; `macros` expands macros while their calls are parsed, and `recovery` decides
+//! how parsing continues after an error.
 
 pub(crate) mod macros;
 mod operands;
@@ -27,7 +27,7 @@ pub(crate) struct Tree {
     pub ids: usize,
 }
 
-/// Parses an expression; `binds` says whether `cel.bind` is a macro.
+/// Parses an expression; `cel.bind` is a macro if `binds` is true.
 pub(crate) fn parse(source: &str, binds: bool) -> Result<Tree, Issues> {
     let chars: Vec<char> = source.chars().collect();
     if chars.len() > MAX_SIZE {
@@ -70,8 +70,8 @@ fn too_deep() -> String {
     format!("expression recursion limit exceeded: {MAX_DEPTH}")
 }
 
-/// True if macros made the tree too deep, which nests loops that nobody could afford: each pass over the tree
-/// recurses.
+/// True if macros made the tree too deep. Each pass over the tree recurses, and nested loops of this depth
+/// would exceed any cost limit.
 fn is_deep(e: &Expr, depth: usize) -> bool {
     let mut deep = depth > MAX_EXPANDED;
     e.children(&mut |child| deep = deep || is_deep(child, depth + 1));
@@ -85,8 +85,8 @@ pub(crate) struct Parser<'s> {
     at: usize,
     depth: usize,
     ids: usize,
-    /// True from a token that was assumed to be there to the next one that is: what is wrong there is not
-    /// reported.
+    /// True after a missing token was assumed, until the next expected token is found. Errors in between are
+    /// not reported.
     recovering: bool,
     /// The closing brackets still expected here, the innermost last.
     open: Vec<&'static str>,

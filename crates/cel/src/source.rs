@@ -48,8 +48,8 @@ impl Issues {
         }
     }
 
-    /// True if the expression is well-typed, but computing its constants fails: what cel-go reports when it
-    /// makes a program of it ("program instantiation failed").
+    /// True if the expression is well-typed, but a constant subexpression fails: cel-go reports that when it
+    /// makes a program of the expression ("program instantiation failed").
     pub fn is_of_constants(&self) -> bool {
         self.of_constants.is_some()
     }

@@ -208,7 +208,7 @@ fn constant_templates_are_checked_when_compiled() {
         let first = error.lines().next().unwrap_or_default();
         assert_eq!(first, format!("ERROR: <input>:1:{at}: {wanted}"), "{source}");
     }
-    // Of other templates and values nothing is known before they are used.
+    // Other templates and values are only checked when they are used.
     assert_eq!(evaluate("self.name.format([1]) == self.name"), "true");
     assert_eq!(
         evaluate("'%d'.format([dyn('a')])"),
@@ -264,7 +264,7 @@ fn errors_are_worded_and_placed_as_cel_go_does() {
         ),
     ] {
         if wanted == "no such" || source == "1.x" {
-            // The form of a number decides where the syntax error is; that there is one is what counts.
+            // The position of the syntax error depends on the number; only its presence matters.
             assert!(env().compile(source).is_err(), "{source}");
             continue;
         }

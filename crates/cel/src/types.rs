@@ -69,7 +69,7 @@ pub struct Schema {
     pub ty: Type,
     /// The elements of a list, or the values of a map.
     pub items: Option<Arc<Schema>>,
-    /// The keys of a map, if their sizes are known.
+    /// The schema of a map's keys, if it bounds their sizes.
     pub keys: Option<Arc<Schema>>,
     /// Maximum number of elements, characters or bytes of a value.
     pub max_size: u64,
@@ -123,7 +123,7 @@ pub(crate) fn untyped(within: &Type) -> &'static Schema {
     }
 }
 
-/// What is known about a field of an open type.
+/// The schema of any field of an open type.
 static ANY_FIELD: Field = Field {
     name: Str::const_new(""),
     key: Str::const_new(""),
@@ -218,13 +218,13 @@ impl Schema {
         }
     }
 
-    /// A schema about which nothing is known.
+    /// A schema of any type and size.
     pub fn any() -> Self {
         ANY
     }
 
-    /// A schema of JSON about which nothing is known, as Go's decoder reads it: all numbers are doubles.
-    /// Expressions may escape the keys of its objects.
+    /// A schema of arbitrary JSON as Go's decoder reads it: all numbers are doubles. Expressions may escape
+    /// the keys of its objects.
     pub fn json() -> Self {
         JSON
     }
@@ -365,7 +365,7 @@ impl Type {
     /// The type of quantities.
     pub const QUANTITY: Self = Self::Opaque("kubernetes.Quantity");
 
-    /// The name of the type of values, without what it is a list or map of.
+    /// The name of the type of values, without its type parameters.
     pub(crate) fn runtime_name(&self) -> &str {
         match self {
             Self::Dyn | Self::Param(_) | Self::Error => "dyn",

@@ -1,7 +1,7 @@
 //! Unification: binds type parameters to types.
 //!
-//! The types of nested literals share their parts, and each is as deep as the literal. So that checking them
-//! takes time in proportion to their text, what is known about a part is kept by its address.
+//! The types of nested literals share their parts, and each is as deep as the literal. To check them in time
+//! linear in their text, the properties of a part are cached by its address.
 
 use crate::types::Type;
 use std::cell::Cell;
@@ -30,8 +30,8 @@ struct Counted {
     until: Cell<usize>,
 }
 
-/// The lowest and the highest of the parameters in a type, and in what they stand for: what is known changes
-/// with them.
+/// The lowest and the highest of the parameters in a type, and in the types bound to them. Cached properties
+/// are outdated once one of them is bound.
 type Params = (u32, u32);
 
 fn joined(a: Option<Params>, b: Option<Params>) -> Option<Params> {
@@ -67,7 +67,7 @@ impl Hasher for AddressHasher {
     }
 }
 
-/// The address of what a composite type is made of.
+/// The address of the components of a composite type.
 fn address(t: &Type) -> Option<usize> {
     match t {
         Type::List(of) | Type::Optional(of) | Type::Type(of) => Some(Arc::as_ptr(of).addr()),
@@ -150,7 +150,7 @@ impl Unifier {
                 None => break,
             }
         }
-        let inside = if let Some(known) = self.known(of) {
+        let inside = if let Some(known) = self.cached(of) {
             *left = before.saturating_sub(known.parts);
             known.params
         } else {
@@ -180,7 +180,7 @@ impl Unifier {
     }
 
     /// The cached properties of the type, unless they are outdated.
-    fn known(&self, t: &Type) -> Option<&Counted> {
+    fn cached(&self, t: &Type) -> Option<&Counted> {
         let known = self.counted.get(&address(t)?)?;
         if known.params.is_some() {
             let since = self.changed.get(known.until.get()..).unwrap_or_default();
@@ -294,7 +294,7 @@ impl Unifier {
     }
 
     fn mentions(&self, t: &Type, n: u32) -> bool {
-        if self.known(t).is_some_and(|known| !has(known.params, n)) {
+        if self.cached(t).is_some_and(|known| !has(known.params, n)) {
             return false;
         }
         match t {

@@ -198,7 +198,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The type's name with the types of what it contains, as some of cel-go's messages have it.
+    /// The type's name with its type parameters, as some of cel-go's messages have it.
     pub(crate) fn full_type_name(&self) -> &str {
         match self {
             Self::List(_) => "list(dyn)",

@@ -1,5 +1,5 @@
-//! Facts from the conformance suite of the language (github:google/cel-spec, `tests/simple`): what
-//! expressions without variables and protobuf messages come to. Each line of `conformance.tsv` has a name, an
+//! Cases from the conformance suite of the language (github:google/cel-spec, `tests/simple`): the results of
+//! expressions without variables and protobuf messages. Each line of `conformance.tsv` has a name, an
 //! expression, and its result.
 
 use torana_cel::{Environment, Key, Val, Variable};

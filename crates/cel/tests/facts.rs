@@ -1,7 +1,7 @@
 //! What expressions cost at most, what they cost, and what they come to in kube-apiserver. Each line of
 //! `facts.tsv` has an expression over `self`, the estimate, the cost, and the result; each stands for a cause
-//! of differences that a comparison with cel-go found. `claims.tsv` is about the messages of errors: each line has an
-//! expression over `claims`, a map of anything, and its result or why there is none.
+//! of differences that a comparison with cel-go found. `claims.tsv` is about the messages of errors: each
+//! line has an expression over `claims`, a map of anything, and its result or why there is none.
 
 use std::sync::Arc;
 use torana_apimachinery::json;
@@ -120,8 +120,8 @@ fn rejections_match_kube_apiserver() {
     }
 }
 
-/// Each line has a text, and the errors about it. `OPERAND` stands for the list of what an operand starts
-/// with.
+/// Each line has an expression and its errors. `OPERAND` stands for the list of tokens that can start an
+/// operand.
 #[test]
 fn syntax_errors_are_those_of_cel_go() {
     const OPERAND: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";

@@ -1,4 +1,4 @@
-//! What Kubernetes adds to the language: its libraries, list types, construction of objects, and costs.
+//! Kubernetes' additions to the language: its libraries, list types, construction of objects, and costs.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -185,7 +185,7 @@ fn expressions_construct_objects_and_patches() {
     assert!(unknown.contains(wanted), "{unknown}");
 }
 
-/// Allows what is in namespace `a`, and remembers what it was asked.
+/// Allows everything in namespace `a`, and records the checks.
 #[derive(Default)]
 struct Namespaces(Mutex<Vec<Check>>);
 
@@ -255,7 +255,7 @@ impl<'a> Activation<'a> for Lazy {
 }
 
 #[test]
-fn variables_are_asked_for_when_they_are_read() {
+fn variables_are_resolved_when_they_are_read() {
     let mut env = Environment::default();
     env.declare("variables.good", Schema::scalar(Type::Int, 0));
     env.declare("variables.bad", Schema::scalar(Type::Int, 0));

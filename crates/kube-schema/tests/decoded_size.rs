@@ -23,7 +23,7 @@ fn count(bytes: isize) {
     });
 }
 
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "a global allocator cannot be implemented without it")]
 // SAFETY: forwards each call unchanged to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -72,7 +72,7 @@ fn decoded<T>(decode: impl FnOnce() -> Result<T, String>) -> (usize, bool) {
 const LENGTH: usize = 1 << 20;
 
 /// Repeats a part until the whole has about [`LENGTH`] bytes.
-fn of(open: &str, part: impl Fn(usize) -> String, close: &str) -> Vec<u8> {
+fn repeated(open: &str, part: impl Fn(usize) -> String, close: &str) -> Vec<u8> {
     let mut out = open.to_owned();
     for i in 0.. {
         let part = part(i);
@@ -86,7 +86,7 @@ fn of(open: &str, part: impl Fn(usize) -> String, close: &str) -> Vec<u8> {
 }
 
 fn list(part: &str, close: &str) -> Vec<u8> {
-    of("[0", |_| format!(",{part}"), &format!("]{close}"))
+    repeated("[0", |_| format!(",{part}"), &format!("]{close}"))
 }
 
 fn check(cases: &[(&str, Vec<u8>)], may_refuse: bool, is_yaml: bool, decode: impl Fn(&[u8]) -> Result<(), String>) {
@@ -116,12 +116,12 @@ fn json_trees_are_within_their_budget() {
         ("lists of three", list("[0,0,0]", "")),
         ("objects of one", list(r#"{"":0}"#, "")),
         ("objects of five", list(r#"{"a":0,"b":0,"c":0,"d":0,"e":0}"#, "")),
-        ("distinct keys", of("{\"a\":0", |i| format!(",\"{i:x}\":0"), "}")),
-        ("equal keys", of("{\"a\":0", |_| ",\"a\":0".to_owned(), "}")),
+        ("distinct keys", repeated("{\"a\":0", |i| format!(",\"{i:x}\":0"), "}")),
+        ("equal keys", repeated("{\"a\":0", |_| ",\"a\":0".to_owned(), "}")),
         ("strings", list(r#""0123456789012345678901234""#, "")),
         ("escapes", list(r#""\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n""#, "")),
-        ("one number", of("0.", |_| "1".to_owned(), "")),
-        ("one long string", of("\"", |_| "\\u00e9".to_owned(), "\"")),
+        ("one number", repeated("0.", |_| "1".to_owned(), "")),
+        ("one long string", repeated("\"", |_| "\\u00e9".to_owned(), "\"")),
     ];
     check(&cases, false, false, |b| Ok(json::decode_with_duplicates(b).map(drop)?));
 }
@@ -136,22 +136,22 @@ fn yaml_trees_are_within_their_budget() {
             "a flow list that is read",
             format!("a: [{}0]", "0,".repeat(100_000)).into_bytes(),
         ),
-        ("a block list", of("", |_| "- 0\n".to_owned(), "")),
-        ("lists of one", of("", |_| "- - 0\n".to_owned(), "")),
-        ("distinct keys", of("", |i| format!("{i:x}: 0\n"), "")),
-        ("equal keys", of("", |_| "a: 0\n".to_owned(), "")),
+        ("a block list", repeated("", |_| "- 0\n".to_owned(), "")),
+        ("lists of one", repeated("", |_| "- - 0\n".to_owned(), "")),
+        ("distinct keys", repeated("", |i| format!("{i:x}: 0\n"), "")),
+        ("equal keys", repeated("", |_| "a: 0\n".to_owned(), "")),
         (
             "aliases of a text",
-            of(&format!("- &a {text}\n"), |_| "- *a\n".to_owned(), ""),
+            repeated(&format!("- &a {text}\n"), |_| "- *a\n".to_owned(), ""),
         ),
-        ("anchors", of("", |i| format!("- &a{i} 0\n"), "")),
+        ("anchors", repeated("", |i| format!("- &a{i} 0\n"), "")),
         (
             "anchors in anchors",
             format!("{nested}[{}]{}", "0,".repeat(LENGTH / 4), "]".repeat(200)).into_bytes(),
         ),
         ("merges", {
             let keys: String = (0..500).map(|i| format!("  k{i}: 0\n")).collect();
-            of(&format!("m: &m\n{keys}l:\n"), |_| "- {<<: *m}\n".to_owned(), "")
+            repeated(&format!("m: &m\n{keys}l:\n"), |_| "- {<<: *m}\n".to_owned(), "")
         }),
     ];
     check(&cases, true, true, |b| Ok(yaml::decode_with_duplicates(b).map(drop)?));

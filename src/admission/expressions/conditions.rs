@@ -12,7 +12,7 @@ pub(crate) struct Conditions(Vec<Expression>);
 
 /// The result of evaluating conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Judged {
+pub(crate) struct ConditionResult {
     /// Whether all conditions hold. One that is false outweighs the errors of others.
     pub applies: Result<bool, ConditionError>,
     /// How many could not be evaluated.
@@ -21,7 +21,7 @@ pub(crate) struct Judged {
     pub took: Duration,
 }
 
-/// Why it is not known whether conditions hold. Upstream's texts.
+/// Why conditions could not be evaluated. Upstream's texts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConditionError {
     #[error(transparent)]
@@ -32,8 +32,8 @@ pub(crate) enum ConditionError {
     Several(String),
 }
 
-/// That of no conditions.
-impl Default for Judged {
+/// The result if there are no conditions: they hold.
+impl Default for ConditionResult {
     fn default() -> Self {
         Self {
             applies: Ok(true),
@@ -61,15 +61,15 @@ impl Conditions {
     }
 
     /// Evaluates the conditions under their own budget.
-    pub(crate) fn judge<'a>(&'a self, run: &Run<'a>) -> Judged {
+    pub(crate) fn evaluate_all<'a>(&'a self, run: &Run<'a>) -> ConditionResult {
         if self.0.is_empty() {
-            return Judged::default();
+            return ConditionResult::default();
         }
         run.begin_conditions();
         let began = Instant::now();
         let mut errors = Vec::new();
         let applies = self.all_hold(run, &mut errors);
-        Judged {
+        ConditionResult {
             errors: errors.len(),
             applies: match (applies, aggregate(errors)) {
                 (Err(e), _) => Err(e.into()),
@@ -115,13 +115,13 @@ static NO_VARIABLES: LazyLock<Variables> = LazyLock::new(Variables::default);
 
 /// The conditions of a webhook, which has no other expressions.
 impl Subject for Conditions {
-    type Findings = Judged;
+    type Findings = ConditionResult;
 
     fn variables(&self) -> &Variables {
         &NO_VARIABLES
     }
 
-    fn evaluate<'a>(&'a self, run: &Run<'a>) -> Judged {
-        self.judge(run)
+    fn evaluate<'a>(&'a self, run: &Run<'a>) -> ConditionResult {
+        self.evaluate_all(run)
     }
 }

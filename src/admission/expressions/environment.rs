@@ -57,7 +57,8 @@ pub(crate) struct Compiler {
 /// different environments are not shared. The length does not depend on theirs.
 type Key = [u8; 32];
 
-/// The key of what `parent` is extended by. Lengths make it unambiguous, whatever the texts contain.
+/// The cache key of an extension of `parent`. Lengths are included, so that different texts cannot have the
+/// same key.
 fn extend(parent: &Key, texts: [&str; 2]) -> Key {
     let mut sum = Context::new(&SHA256);
     sum.update(parent);
@@ -244,7 +245,7 @@ impl Compiler {
         self.key = extend(&self.key, [name, &variable.text]);
     }
 
-    /// A compiler that knows the same variables, whose expressions can construct objects.
+    /// A compiler with the same variables, whose expressions can construct objects.
     pub(crate) fn allow_construction(mut self) -> Self {
         self.environment.allow_construction();
         self.key = extend(&self.key, ["", "construction"]);

@@ -34,7 +34,7 @@ const QUICK: Limits = Limits {
     expression: 2_000,
 };
 
-/// About what an evaluation allocates: its costs bound the sizes of what it makes.
+/// Estimated allocations of an evaluation, whose costs bound the sizes of its values.
 const MEMORY: usize = 16 << 20;
 
 /// The subject of a [`Case`]: a policy, a mutation of one, or the match conditions of a webhook.
@@ -69,7 +69,7 @@ impl<S: Subject> Case<S> {
     pub(crate) async fn evaluate(self) -> Result<S::Findings, compute::Error> {
         loop {
             let (findings, sufficed) = self.attempt(QUICK);
-            if self.checks.decide_wanted().await {
+            if self.checks.decide_pending().await {
                 continue;
             }
             if sufficed {
@@ -80,7 +80,7 @@ impl<S: Subject> Case<S> {
         compute::offload(MEMORY, async move {
             loop {
                 let (findings, _) = self.attempt(UPSTREAM);
-                if !self.checks.decide_wanted().await {
+                if !self.checks.decide_pending().await {
                     return findings;
                 }
             }
@@ -175,7 +175,7 @@ impl<'a> Run<'a> {
         known.or_else(|| {
             let is_known = |place| self.computed.borrow().contains_key(&place);
             for earlier in self.variables.before(place, is_known) {
-                // Kept for what reads it.
+                // The value is cached for the expressions that read it.
                 let _ = self.compute(earlier);
             }
             Some(self.compute(place))
@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
         let value = match expression.program.as_ref() {
             Err(why) => Err(format!("composited variable {name:?} fails to compile: {why}")),
             Ok(program) => {
-                // Values of variables live until the end: what they cost together bounds their memory.
+                // Values of variables live until the end, so their total cost bounds their memory.
                 let left = self.remaining.get().saturating_sub(self.spent.get());
                 let outcome = program.evaluate(self, self.limits.expression.min(left));
                 self.spent.set(self.spent.get().saturating_add(outcome.cost));

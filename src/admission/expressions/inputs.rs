@@ -7,7 +7,7 @@ use crate::apimachinery::value::{Map, Str, Value};
 use crate::authz::{self, Authorizer};
 use crate::json;
 use crate::request::UserInfo;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 use std::sync::Arc;
 use torana_cel::{Check, Decision};
 
@@ -146,19 +146,19 @@ pub(crate) fn namespace(stored: Option<&Value>) -> Value {
     shown
 }
 
-/// The checks of expressions. The language is synchronous: a check that cannot be decided without waiting is
-/// noted, so that the evaluation can be repeated when its decision is known. What a check costs bounds the
-/// number of repetitions.
+/// The authorization checks of expressions. CEL is synchronous: a check that would have to await is recorded
+/// as pending, and the evaluation is repeated once it is decided. The cost of a check bounds the number of
+/// repetitions.
 pub(crate) struct Checks {
     authorizer: Arc<dyn Authorizer>,
     user: Arc<UserInfo>,
-    known: Mutex<Known>,
+    decisions: Mutex<Decisions>,
 }
 
 #[derive(Default)]
-struct Known {
-    decided: Vec<(Check, Decision)>,
-    wanted: Option<Check>,
+struct Decisions {
+    made: Vec<(Check, Decision)>,
+    pending: Option<Check>,
 }
 
 impl Checks {
@@ -167,22 +167,18 @@ impl Checks {
         Self {
             authorizer,
             user,
-            known: Mutex::default(),
+            decisions: Mutex::default(),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock()
-    }
-
-    /// Decides a check that the evaluation could not wait for. False if there was none.
-    pub(crate) async fn decide_wanted(&self) -> bool {
-        let Some(check) = self.known().wanted.take() else {
+    /// Decides the pending check. False if there is none.
+    pub(crate) async fn decide_pending(&self) -> bool {
+        let Some(check) = self.decisions.lock().pending.take() else {
             return false;
         };
         let user = self.user_of(&check);
         let verdict = self.authorizer.authorize(&attributes(&check, &user)).await;
-        self.known().decided.push((check, decision(verdict)));
+        self.decisions.lock().made.push((check, decision(verdict)));
         true
     }
 
@@ -201,18 +197,18 @@ impl Checks {
 
 impl torana_cel::Authorizer for Checks {
     fn authorize(&self, check: &Check) -> Decision {
-        if let Some((_, decision)) = self.known().decided.iter().find(|(known, _)| known == check) {
+        if let Some((_, decision)) = self.decisions.lock().made.iter().find(|(decided, _)| decided == check) {
             return decision.clone();
         }
         let user = self.user_of(check);
         match self.authorizer.authorize_sync(&attributes(check, &user)) {
             Some(verdict) => {
                 let decision = decision(verdict);
-                self.known().decided.push((check.clone(), decision.clone()));
+                self.decisions.lock().made.push((check.clone(), decision.clone()));
                 decision
             }
             None => {
-                self.known().wanted = Some(check.clone());
+                self.decisions.lock().pending = Some(check.clone());
                 Decision::default()
             }
         }

@@ -9,7 +9,8 @@ use torana_cel::{Environment, Program, Schema, Type};
 pub(crate) struct TypeChecker(Environment);
 
 impl TypeChecker {
-    /// Declares what a policy for objects of the type may name, and `params` if it has a kind of parameters.
+    /// Declares the variables of a policy for objects of this type; `params` only if the policy has a
+    /// parameter kind.
     pub(crate) fn new(object: &Schema, params: Option<&Schema>) -> Self {
         let mut environment = Environment::default();
         environment.declare("object", object.clone());
@@ -19,7 +20,7 @@ impl TypeChecker {
         if let Some(params) = params {
             environment.declare("params", params.clone());
         }
-        // As upstream, `authorizer.requestResource` is not known here.
+        // As upstream, `authorizer.requestResource` is not declared here.
         environment.declare("authorizer", Schema::scalar(Type::AUTHORIZER, 0));
         environment.declare("variables", Schema::record("kubernetes.variables", Vec::new()));
         Self(environment)

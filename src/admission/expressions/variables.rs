@@ -1,4 +1,4 @@
-//! The variables of a policy: named expressions, of which each may read those before it.
+//! The variables of a policy: named expressions, each of which may read those before it.
 
 use super::environment::Expression;
 use std::collections::{HashMap, HashSet};
@@ -51,9 +51,10 @@ impl Variables {
         &self.all
     }
 
-    /// What to compute before the variable at `place`, each after what it reads itself; not what `is_known`,
-    /// nor what only that reads. Empty unless the chain is so long that recursion would need much stack:
-    /// computing everything that a variable names, rather than what its evaluation reads, costs budget.
+    /// The variables to compute before the one at `place`, in order of their dependencies; those that
+    /// `is_known` and their dependencies are left out. Empty unless the chain is so long that recursion would
+    /// need much stack: computing every variable that is named, rather than those that the evaluation reads,
+    /// costs budget.
     pub(crate) fn before(&self, place: usize, is_known: impl Fn(usize) -> bool) -> Vec<usize> {
         if self.all[place].depth <= MAX_RECURSION {
             return Vec::new();

@@ -74,7 +74,7 @@ mod tests {
     use crate::apimachinery::value::Value;
     use crate::json;
 
-    fn of(resources: Value) -> Criteria {
+    fn criteria_for(resources: Value) -> Criteria {
         let mut rule = json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"]});
         rule.set(&["resources"], resources);
         let mut webhook = json!({});
@@ -85,9 +85,9 @@ mod tests {
     #[test]
     fn only_criteria_that_name_the_plural_or_any_are_candidates_in_order() {
         let all = [
-            of(json!(["pods", "pods/status"])),
-            of(json!(["*/*"])),
-            of(json!(["nodes", "pods"])),
+            criteria_for(json!(["pods", "pods/status"])),
+            criteria_for(json!(["*/*"])),
+            criteria_for(json!(["nodes", "pods"])),
             Criteria::of_webhook(&json!({})),
             Criteria::of_policy(&json!({})),
         ];

@@ -1,5 +1,5 @@
-//! Certificate plugins: who may approve, sign or attest for a signer, and which subjects are forbidden. As
-//! upstream's `certificates/{approval,signing,subjectrestriction,ctbattest}`.
+//! The certificate plugins: which users may approve, sign or attest for a signer, and which subjects are
+//! forbidden. As upstream's `certificates/{approval,signing,subjectrestriction,ctbattest}`.
 
 use crate::admission::{Admission, Attributes, Operation, forbidden};
 use crate::apimachinery::status::Result;

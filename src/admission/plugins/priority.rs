@@ -79,7 +79,7 @@ impl Priority {
     }
 }
 
-/// Restores fields that an update omits, because clients may not know them.
+/// Restores fields that an update omits: clients that predate them drop them.
 fn keep(pod: &mut Value, old: Option<&Value>) {
     for field in ["priority", "preemptionPolicy"] {
         let was = old.map_or(&Value::Null, |old| old.at(&["spec", field]));

@@ -92,8 +92,8 @@ impl<'a> Statuses<'a> {
         }
     }
 
-    /// The quantity counted for a container: the maximum of the spec and of what the status reports as
-    /// allocated.
+    /// The quantity counted for a container: the maximum of its spec and of the allocation that its status
+    /// reports.
     fn charged(&self, container: &'a Value, side: ResourceKind) -> List<'a> {
         let wanted = list(container.at(&["resources", side.field()]));
         let Some(status) = self.by_name.get(container.str_at(&["name"])) else {

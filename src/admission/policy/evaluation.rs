@@ -2,7 +2,7 @@
 //! `validating.validator`).
 
 use super::stored::ValidatingPolicy;
-use crate::admission::expressions::{EvaluationError, Judged, OutOfBudget, Run, Subject, Variables};
+use crate::admission::expressions::{ConditionResult, EvaluationError, OutOfBudget, Run, Subject, Variables};
 use torana_cel::Val;
 
 const MAX_MESSAGE: usize = 5 << 10;
@@ -34,7 +34,7 @@ pub(crate) enum FailureKind {
 pub(crate) struct Findings {
     pub failures: Vec<Failure>,
     pub annotations: Annotations,
-    pub conditions: Judged,
+    pub conditions: ConditionResult,
 }
 
 /// By the index of the annotation in the policy; absent for those without a value.
@@ -48,7 +48,7 @@ impl Subject for ValidatingPolicy {
     }
 
     fn evaluate<'a>(&'a self, run: &Run<'a>) -> Findings {
-        let conditions = self.common.conditions.judge(run);
+        let conditions = self.common.conditions.evaluate_all(run);
         let mut findings = match &conditions.applies {
             Ok(false) => Findings::default(),
             Err(e) => Findings::single(e.to_string(), FailureKind::Error),
@@ -110,7 +110,7 @@ impl ValidatingPolicy {
                 }),
             }
         }
-        // Messages have what budget the validations leave.
+        // Message expressions share the budget that the validations leave.
         for failure in failures.iter_mut().filter(|f| f.kind == FailureKind::False) {
             match self.message(run, failure.index) {
                 Ok(message) => failure.message = message,

@@ -32,7 +32,7 @@ mod tests;
 
 /// A write with more mutations than these is evaluated in the compute pool.
 const FEW: usize = 8;
-/// About what mutations allocate at a time, besides their evaluation.
+/// Estimated allocations of the mutations at any one time, besides their evaluation.
 const MEMORY: usize = 16 << 20;
 /// Maximum size of an object after mutations: that of an object sent by a client.
 const MAX_OBJECT: usize = 3 << 20;

@@ -38,12 +38,12 @@ pub(super) enum MutationError {
     NotConfiguration(String),
     #[error("type mismatch: JSONPatchType.expression should evaluate to array")]
     NotPatch,
-    /// The value is too large, or has parts that JSON does not know.
+    /// The value is too large, or cannot be represented in JSON.
     #[error(transparent)]
     NoTree(#[from] TreeError),
     #[error("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {0}")]
     Unencodable(TreeError),
-    /// An object that is constructed has a type which does not belong to its place.
+    /// The type of a constructed object does not match the field it is assigned to.
     #[error("type mismatch: {0}")]
     Names(#[from] WrongNames),
     /// The operations are no patch, or cannot be applied.

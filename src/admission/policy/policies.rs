@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long a request waits until the policies acknowledged before it are known.
+/// How long a request waits until the informer has delivered the policies that were acknowledged before it.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
 /// The policies of one kind. Empty, and not ready, until [`follow`](Self::follow) was called and the feeds
@@ -46,7 +46,7 @@ pub(crate) struct Active<P> {
     pub bindings: Vec<Arc<Binding>>,
 }
 
-/// The policies are not known in time.
+/// The informer did not catch up in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotReady;
 

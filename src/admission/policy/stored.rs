@@ -57,7 +57,7 @@ pub(super) enum MutationKind {
     JsonPatch,
 }
 
-/// The compilers of a policy's expressions, which know its variables.
+/// The compilers of a policy's expressions; its variables are declared in them.
 struct Compilers {
     expressions: Compiler,
     /// Expressions of messages cannot name the authorizer, except through variables.

@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    async fn judge(&self, attributes: &Attributes, object: &Value) -> Result<()> {
+    async fn admit(&self, attributes: &Attributes, object: &Value) -> Result<()> {
         validating::dispatch(&self.surroundings, &self.snapshot, attributes, object).await
     }
 }
@@ -75,9 +75,9 @@ async fn a_validation_that_does_not_hold_denies_in_upstreams_words() {
             "validations": [{"expression": "variables.double < 4", "messageExpression": "'is ' + string(variables.double)"}]}),
         &json!({}),
     );
-    assert_eq!(message(world.judge(&create(), &json!({"data": {"a": "1"}})).await), "");
+    assert_eq!(message(world.admit(&create(), &json!({"data": {"a": "1"}})).await), "");
     let refused = world
-        .judge(&create(), &json!({"data": {"a": "1", "b": "2"}}))
+        .admit(&create(), &json!({"data": {"a": "1", "b": "2"}}))
         .await
         .unwrap_err();
     let cause = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: is 4";
@@ -100,16 +100,16 @@ async fn expressions_see_the_request_its_namespace_and_the_authorizer() {
         ("authorizer.requestResource.check('delete').allowed()", true),
     ] {
         let world = World::new(&json!({"validations": [{"expression": expression}]}), &json!({}));
-        let outcome = world.judge(&create(), &json!({})).await;
+        let outcome = world.admit(&create(), &json!({})).await;
         assert_eq!(outcome.is_ok(), holds, "{expression}: {outcome:?}");
     }
     let frozen = json!({"validations": [{"expression": "object.data == oldObject.data", "reason": "Forbidden"}]});
     let world = World::new(&frozen, &json!({}));
     let write = update("", "configmaps", json!({"metadata": {"name": "c"}, "data": {"a": "1"}}));
-    assert!(world.judge(&write, &json!({"data": {"a": "1"}})).await.is_ok());
+    assert!(world.admit(&write, &json!({"data": {"a": "1"}})).await.is_ok());
     assert_eq!(
         world
-            .judge(&write, &json!({"data": {"a": "2"}}))
+            .admit(&write, &json!({"data": {"a": "2"}}))
             .await
             .unwrap_err()
             .code,
@@ -128,7 +128,7 @@ async fn warnings_and_audit_annotations_admit_the_write() {
         audit: AuditTrail::new(AuditLevel::Metadata, false),
         ..create()
     };
-    assert!(world.judge(&write, &json!({})).await.is_ok());
+    assert!(world.admit(&write, &json!({})).await.is_ok());
     assert_eq!(
         write.warnings.take(),
         ["Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no"]
@@ -149,11 +149,11 @@ async fn failure_policy_decides_about_errors() {
     let object = json!({"data": {}});
     let fail = World::new(&spec("Fail"), &json!({}));
     assert!(
-        message(fail.judge(&create(), &object).await)
+        message(fail.admit(&create(), &object).await)
             .ends_with("denied request: expression 'object.data.x == 'y'' resulted in error: no such key: x")
     );
     let ignore = World::new(&spec("Ignore"), &json!({}));
-    assert!(ignore.judge(&create(), &object).await.is_ok());
+    assert!(ignore.admit(&create(), &object).await.is_ok());
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn a_match_condition_that_is_false_outweighs_errors() {
         let mut spec = json!({"validations": [{"expression": "false"}]});
         spec.set(&["matchConditions"], conditions.clone());
         let world = World::new(&spec, &json!({}));
-        let outcome = world.judge(&create(), &json!({})).await;
+        let outcome = world.admit(&create(), &json!({})).await;
         assert_eq!(outcome.is_err(), applies, "{conditions:?}");
     }
 }
@@ -182,12 +182,12 @@ async fn expensive_expressions_end_at_the_limit_of_their_cost() {
     let mut object = json!({});
     object.set(&["l"], (0..10_000).collect::<Vec<i64>>());
     let began = Instant::now();
-    let refused = message(world.judge(&create(), &object).await);
+    let refused = message(world.admit(&create(), &object).await);
     assert!(refused.contains("actual cost limit exceeded"), "{refused}");
     assert!(began.elapsed() < Duration::from_secs(10));
     // Beyond the budget of the first attempt but within upstream's, the evaluation is repeated to its end.
     object.set(&["l"], (0..20).collect::<Vec<i64>>());
-    assert_eq!(message(world.judge(&create(), &object).await), "");
+    assert_eq!(message(world.admit(&create(), &object).await), "");
 }
 
 #[test]
@@ -238,6 +238,6 @@ async fn chains_of_variables_need_no_stack() {
     let check = json!({"expression": format!("variables.v{LAST} == {LAST}"),
         "messageExpression": format!("'is ' + string(variables.v{LAST})")});
     let world = World::new(&json!({"variables": variables, "validations": [check]}), &json!({}));
-    let refused = message(world.judge(&create(), &json!({})).await);
+    let refused = message(world.admit(&create(), &json!({})).await);
     assert!(refused.ends_with("denied request: is 20000"), "{refused}");
 }

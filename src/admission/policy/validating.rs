@@ -7,7 +7,7 @@ use super::params::Misconfigured;
 use super::policies::{Active, Snapshot};
 use super::selection::Selection;
 use super::stored::{Binding, Common, ValidatingPolicy};
-use crate::admission::expressions::{self, Case, Checks, Inputs, Judged};
+use crate::admission::expressions::{self, Case, Checks, ConditionResult, Inputs};
 use crate::admission::versions::own;
 use crate::admission::{Attributes, ServedKind, forbidden};
 use crate::apimachinery::codec::json;
@@ -125,7 +125,8 @@ impl Dispatch<'_> {
         self.denial.get_or_insert(Denial { message, reason });
     }
 
-    /// Configuration errors deny whatever the actions of the binding, unless the policy ignores errors.
+    /// A configuration error denies the request regardless of the binding's actions, unless the policy
+    /// ignores errors.
     fn misconfigured(&mut self, policy: &Common, binding: Option<&Binding>, why: &Misconfigured) {
         if policy.ignores_errors {
             return;
@@ -142,7 +143,7 @@ impl Dispatch<'_> {
                 step: "validate",
                 operation: self.attributes.operation.as_str(),
             };
-            let Judged { took, errors, .. } = findings.conditions;
+            let ConditionResult { took, errors, .. } = findings.conditions;
             self.surroundings.conditions.evaluated(labels, took, errors);
         }
         for failure in &findings.failures {

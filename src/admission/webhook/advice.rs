@@ -1,6 +1,6 @@
-//! Finds webhooks that can lock out their own backend: while no backend answers, a webhook with failure
-//! policy `Fail` refuses what has to be written before one can run. Told when a configuration is written, and
-//! on status pages.
+//! Finds webhooks that can lock out their own backend: while no backend is up, a webhook with failure policy
+//! `Fail` rejects the writes that are needed to start one. The warning is returned when a configuration is
+//! written, and shown on status pages.
 
 use super::config::{Configuration, FailurePolicy, Hook};
 use crate::admission::matching::Matcher;
@@ -86,11 +86,11 @@ pub(super) async fn warning(cluster: &ObjectLookup, hook: &Hook) -> Option<Strin
         let matched = Matcher::new(cluster, &write)
             .matches(&hook.criteria, &Value::object())
             .await;
-        // A namespace that does not exist yet cannot be judged.
+        // An error means that the namespace does not exist yet: no warning.
         if matched.ok().flatten().is_some() {
             let (name, what) = (hook.name.as_str(), needed.name);
             return Some(format!(
-                "webhook {name:?} judges {what} of namespace {:?}, in which its own backend runs: while the backend is \
+                "webhook {name:?} is called for {what} of namespace {:?}, in which its own backend runs: while the backend is \
                  down they cannot be written; exclude the namespace with a namespaceSelector",
                 namespace.as_str()
             ));
@@ -115,7 +115,7 @@ mod tests {
     use crate::admission::testing::cluster;
     use crate::json;
 
-    async fn told(edits: Value) -> Option<String> {
+    async fn warning_for(edits: Value) -> Option<String> {
         let namespace = json!({"metadata": {"name": "own", "labels": {"kubernetes.io/metadata.name": "own"}}});
         let mut hook = json!({"name": "h.x.io", "failurePolicy": "Fail",
             "clientConfig": {"service": {"namespace": "own", "name": "s"}},
@@ -130,12 +130,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_webhook_that_can_lock_out_its_own_backend_is_reported() {
-        let text = told(json!({})).await.unwrap();
-        assert!(text.contains("judges the pods of namespace \"own\""), "{text}");
+        let text = warning_for(json!({})).await.unwrap();
+        assert!(text.contains("is called for the pods of namespace \"own\""), "{text}");
         let rules = |resource: &str| json!({"rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": [resource]}]});
-        assert!(told(rules("replicasets")).await.unwrap().contains("the ReplicaSets"));
         assert!(
-            told(rules("pods/binding"))
+            warning_for(rules("replicasets"))
+                .await
+                .unwrap()
+                .contains("the ReplicaSets")
+        );
+        assert!(
+            warning_for(rules("pods/binding"))
                 .await
                 .unwrap()
                 .contains("the bindings of pods")
@@ -148,7 +153,7 @@ mod tests {
                 {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["own"]}]}}),
             json!({"matchConditions": [{"name": "c", "expression": "true"}]}),
         ] {
-            assert_eq!(told(harmless.clone()).await, None, "{harmless:?}");
+            assert_eq!(warning_for(harmless.clone()).await, None, "{harmless:?}");
         }
     }
 }

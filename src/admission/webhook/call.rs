@@ -1,5 +1,5 @@
-//! One call of a webhook: the review is sent, and its answer decides. What a failed call means is left to
-//! [`judge`].
+//! One call of a webhook: sends the review and reads the response. [`apply_failure_policy`] decides what a
+//! failed call means.
 
 use super::Calls;
 use super::config::FailurePolicy;
@@ -23,7 +23,7 @@ const RESPONSE_BYTES: usize = 4 << 20;
 const RESPONSE_FACTOR: usize = 2;
 /// Answers from this size on are decoded off the reactor.
 const LARGE: usize = 16 << 10;
-/// About what decoding an answer allocates, by byte.
+/// Estimated bytes allocated per byte of a response that is decoded.
 const MEMORY_PER_BYTE: usize = 8;
 /// Bytes of an invalid annotation key that are logged: as many as a valid one can have.
 const LOGGED_KEY: usize = 317;
@@ -150,12 +150,12 @@ fn denied(webhook: &str, status: Option<Value>) -> Status {
     Status::verbatim(code, status)
 }
 
-/// Records the outcome of a call, and decides what it means: whether the write continues although the call
-/// failed.
+/// Records the outcome of a call in metrics and statistics, and applies the failure policy: `Ok(None)` if the
+/// call failed and the policy is to ignore that.
 ///
 /// # Errors
 /// The Status to respond with.
-pub(super) fn judge<T>(
+pub(super) fn apply_failure_policy<T>(
     calls: &Calls,
     active: &Active,
     labels: WebhookLabels<'_>,

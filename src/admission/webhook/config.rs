@@ -41,7 +41,7 @@ pub(super) struct Hook {
     /// Where it is, or why the `clientConfig` cannot be used.
     pub client: Result<WebhookConfig, UnusableConfig>,
     pub timeout: Duration,
-    /// The version of the reviews; `None` if the webhook takes none that we know.
+    /// The version of the reviews; `None` if the webhook accepts no version that we support.
     pub review_version: Option<ReviewVersion>,
     /// True if the webhook may be called in dry runs.
     pub dry_runs: bool,

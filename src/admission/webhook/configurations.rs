@@ -15,8 +15,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long a request waits until the configurations acknowledged before it are known, as upstream's plugins
-/// wait for their informers.
+/// How long a request waits until the informer has delivered the configurations that were acknowledged before
+/// it, as upstream's plugins wait for their informers.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
 /// The webhook configurations of one kind. Empty, and not ready, until [`follow`](Self::follow) was called
@@ -54,7 +54,7 @@ pub(super) struct Active {
     pub stats: Arc<Stats>,
 }
 
-/// The configurations are not known in time.
+/// The informer did not catch up in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotReady;
 
@@ -116,7 +116,7 @@ impl Configurations {
         Ok(self.snapshot(followed))
     }
 
-    /// Makes the objects known that the status is about.
+    /// Sets the lookup through which the status page finds objects.
     pub(super) fn use_cluster(&self, cluster: &ObjectLookup) {
         // A second plugin would see the same cluster.
         let _ = self.cluster.set(cluster.clone());

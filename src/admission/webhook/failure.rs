@@ -16,7 +16,7 @@ pub(super) enum Failure {
         /// The code in the metrics.
         code: u16,
     },
-    /// The write fails, whatever the failure policy.
+    /// The write fails regardless of the failure policy.
     Internal(Status),
 }
 

@@ -2,11 +2,11 @@
 //! `admission/plugin/webhook/mutating/dispatcher.go`).
 //!
 //! ```text
-//! round 0: every webhook that matches. A change asks for round 1, and marks the IfNeeded webhooks called before it.
-//! round 1: the marked ones that still match; all IfNeeded ones of round 0, if other plugins changed the object since.
+//! round 0: every webhook that matches. A change starts round 1, which calls the IfNeeded ones called so far.
+//! round 1: the marked ones that still match; all IfNeeded ones, if other plugins changed the object.
 //! ```
 
-use super::call::{ask, judge};
+use super::call::{apply_failure_policy, ask};
 use super::configurations::{Active, Snapshot};
 use super::failure::Failure;
 use super::review::Answer;
@@ -90,7 +90,7 @@ impl One<'_> {
         };
         let changed = patched.is_some_and(|(_, patched)| patched != versioned.object());
         self.annotate(changed, patched.map(|(answer, _)| answer));
-        match judge(self.calls, active, self.labels, began.elapsed(), outcome)? {
+        match apply_failure_policy(self.calls, active, self.labels, began.elapsed(), outcome)? {
             Some((_, Some(patched))) => versioned.set(patched),
             Some((_, None)) => {}
             None => {

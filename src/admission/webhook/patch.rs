@@ -9,11 +9,11 @@ use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::tasks::compute;
 
-/// Patches up to this many bytes that copy and move nothing are applied on the reactor: they cost little more
-/// than the object they belong to, which was decoded there as well.
+/// Size in bytes up to which a patch without copy and move operations is applied on the reactor: it costs
+/// little more than decoding the object, which happens there as well.
 const SMALL: usize = 8 << 10;
-/// About what applying a patch allocates, besides its own bytes: upstream's limit of what a patch may copy,
-/// as a tree.
+/// Estimated allocations of applying a patch, besides its own bytes: upstream's limit of what a patch may
+/// copy, as a tree.
 const MEMORY: usize = 24 << 20;
 const MEMORY_PER_BYTE: usize = 8;
 

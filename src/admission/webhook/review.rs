@@ -1,4 +1,4 @@
-//! AdmissionReviews: the request, and what is accepted as its answer (upstream:
+//! AdmissionReviews: the request, and the responses that are accepted (upstream:
 //! `admission/plugin/webhook/request`). No I/O.
 
 use crate::admission::{Attributes, ServedKind};
@@ -50,7 +50,7 @@ pub struct Answer {
     pub audit_annotations: Vec<(String, String)>,
 }
 
-/// Why an answer is not acceptable. The variants differ in what precedes the text.
+/// Why a response is not accepted. The variants differ in the prefix of the message.
 #[derive(Debug)]
 pub enum Unacceptable {
     /// The body is no review.
@@ -126,7 +126,7 @@ pub enum InvalidReview {
         /// That of the response.
         got: String,
     },
-    /// It does not say what it is.
+    /// It has no apiVersion or kind.
     #[error("expected webhook response of {GROUP}/v1, Kind={KIND}, got {group}/{version}, Kind={kind}")]
     Untyped {
         /// The group of its `apiVersion`.

@@ -4,7 +4,7 @@
 use super::Calls;
 use super::config::FailurePolicy;
 use super::configurations::Active;
-use crate::admission::expressions::{self, Case, Checks, Inputs, Judged};
+use crate::admission::expressions::{self, Case, Checks, ConditionResult, Inputs};
 use crate::admission::matching::Matcher;
 use crate::admission::versioned::Versioned;
 use crate::admission::versions::own;
@@ -15,7 +15,7 @@ use crate::telemetry::admission_webhooks::WebhookLabels;
 use crate::telemetry::match_conditions::ConditionLabels;
 use std::sync::Arc;
 
-/// Selects the webhooks for one write. Shares what their selections have in common.
+/// Selects the webhooks for one write, and shares lookups and inputs between them.
 pub(super) struct Selection<'a> {
     calls: &'a Calls,
     attributes: &'a Attributes,
@@ -69,7 +69,7 @@ impl<'a> Selection<'a> {
         self.select_in(active, object.object(), object.version()).await
     }
 
-    /// Forgets what conditions see of the object.
+    /// Discards the inputs of conditions, which were made from the object before a change.
     pub(crate) fn object_changed(&mut self) {
         self.inputs.clear();
     }
@@ -82,7 +82,7 @@ impl<'a> Selection<'a> {
             return Ok(Some(target));
         }
         let inputs = self.inputs(object, version, &target).await?;
-        let judged = self.judge(active, inputs).await?;
+        let result = self.evaluate_conditions(active, inputs).await?;
         let labels = self.labels(active);
         let labels = ConditionLabels {
             name: labels.name,
@@ -91,8 +91,8 @@ impl<'a> Selection<'a> {
             operation: labels.operation,
         };
         let metrics = &self.calls.conditions;
-        metrics.evaluated(labels, judged.took, judged.errors);
-        match (judged.applies, active.hook.failure_policy) {
+        metrics.evaluated(labels, result.took, result.errors);
+        match (result.applies, active.hook.failure_policy) {
             (Ok(true), _) => Ok(Some(target)),
             (Err(e), FailurePolicy::Fail) => {
                 let resource = self.attributes.resource.group_resource();
@@ -115,14 +115,14 @@ impl<'a> Selection<'a> {
         Ok(made)
     }
 
-    async fn judge(&self, active: &Active, inputs: Inputs) -> Result<Judged> {
+    async fn evaluate_conditions(&self, active: &Active, inputs: Inputs) -> Result<ConditionResult> {
         let case = Case {
             subject: active.hook.conditions.clone(),
             inputs,
             checks: self.checks.clone(),
             own_check: expressions::own_check(self.attributes),
         };
-        let judged = case.evaluate().await;
-        judged.map_err(|_| Status::too_many_requests("too many requests, please try again later", 1))
+        let result = case.evaluate().await;
+        result.map_err(|_| Status::too_many_requests("too many requests, please try again later", 1))
     }
 }

@@ -11,7 +11,7 @@ use crate::telemetry::{Latencies, short_duration};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Most bytes of a failure's text that are kept.
+/// Maximum bytes of a failure's text.
 const TEXT: usize = 1024;
 
 /// The calls of one webhook since the server started. Survives changes of its configuration.
@@ -82,7 +82,7 @@ impl Stats {
     }
 }
 
-/// What to look at first.
+/// A hint at the likely cause.
 fn hint(why: &str) -> &'static str {
     let known = [
         (

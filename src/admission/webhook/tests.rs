@@ -116,7 +116,7 @@ fn create() -> Attributes {
 }
 
 #[tokio::test]
-async fn mutating_webhooks_see_what_those_before_them_made() {
+async fn mutating_webhooks_see_the_changes_of_earlier_ones() {
     let (a, b) = (appends("a").await, appends("b").await);
     let world = World::new(&[
         (
@@ -364,7 +364,7 @@ async fn webhooks_of_other_resources_are_not_called_and_equivalents_see_their_ve
 }
 
 #[tokio::test]
-async fn a_hundred_webhooks_of_other_resources_are_not_even_asked() {
+async fn webhooks_of_other_resources_are_not_evaluated() {
     let calls = Arc::new(AtomicUsize::new(0));
     let count = calls.clone();
     let fake = webhook(move |_| {
@@ -436,7 +436,7 @@ async fn failure_policy_decides_about_conditions_that_fail() {
 }
 
 #[tokio::test]
-async fn conditions_see_what_webhooks_before_made() {
+async fn match_conditions_see_the_changes_of_earlier_webhooks() {
     let (first, second) = (appends("a").await, appends("b").await);
     let unless_seen = conditions(&["!has(object.seen)"], "Fail");
     let world = World::new(&[(

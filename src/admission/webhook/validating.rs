@@ -2,7 +2,7 @@
 //! `admission/plugin/webhook/validating/dispatcher.go`).
 
 use super::Calls;
-use super::call::{ask, judge};
+use super::call::{apply_failure_policy, ask};
 use super::configurations::{Active, Snapshot};
 use super::selection::Selection;
 use crate::admission::versioned::{self, Encoded};
@@ -67,7 +67,7 @@ async fn one(
 ) -> Result<(), Status> {
     let began = Instant::now();
     let outcome = ask(calls, active, false, attributes, target, objects).await;
-    if judge(calls, active, labels, began.elapsed(), outcome)?.is_none() {
+    if apply_failure_policy(calls, active, labels, began.elapsed(), outcome)?.is_none() {
         let key = format!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}");
         attributes.audit.annotate(&key, active.hook.name.as_str());
     }

@@ -13,7 +13,7 @@ fn service(label: Option<&str>) -> ApiService {
 #[test]
 fn decisions_match_the_table() {
     let (none, ours, always) = (service(None), service(Some("onstart")), service(Some("true")));
-    use Wanted::{Always, AtStart, Never};
+    use Requirement::{Always, AtStart, Never};
     for (current, wanted, from_before, action) in [
         (None, Never, false, Action::Nothing),
         (None, AtStart, false, Action::Create),

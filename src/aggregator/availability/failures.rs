@@ -1,5 +1,5 @@
-//! What requests and connections tell the availability controller: an exchange with a backend failed, so that
-//! it is checked now instead of at the next resync.
+//! Failures that requests and connections report to the availability controller: the APIService is checked
+//! now instead of at the next resync.
 
 use crate::aggregator::transports::TransportId;
 use crate::apimachinery::value::Str;
@@ -52,7 +52,7 @@ impl Failures {
         self.checked.insert(name.clone(), checked);
     }
 
-    /// The APIService is gone. Returns the reasons given to [`count`](Self::count).
+    /// Called when the APIService is deleted. Returns the reasons given to [`count`](Self::count).
     pub(super) fn forget(&mut self, name: &str) -> BTreeSet<Str> {
         self.set_available(name, false);
         self.checked.remove(name);
@@ -67,7 +67,7 @@ impl Failures {
         self.counted.entry(name.clone()).or_default().insert(reason.into());
     }
 
-    /// The APIService's status says so.
+    /// Records the condition in the APIService's status.
     pub(super) fn set_available(&mut self, name: &str, available: bool) {
         if !available {
             self.available.remove(name);

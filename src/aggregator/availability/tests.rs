@@ -19,7 +19,7 @@ async fn here() -> World {
 }
 
 #[tokio::test]
-async fn conditions_report_step_by_step_what_is_missing() {
+async fn conditions_report_the_next_missing_prerequisite() {
     let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
     w.api_services.set("v1.g", &apiservice("g", "", 443));
     w.until_condition("v1.g", "False/ServiceNotFound/service/ext in \"ns\" is not present")

@@ -87,8 +87,8 @@ struct List {
 type Versions = HashMap<(String, String), Value>;
 
 impl State {
-    /// An APIService no longer uses `before`, but `now`. What was cached of a service goes with its last
-    /// user.
+    /// Records that an APIService uses `now` instead of `before`. The cached documents of a service are
+    /// dropped with its last user.
     fn move_user(&mut self, before: Option<ServiceReference>, now: Option<ServiceReference>) {
         if let Some(service) = now {
             *self.users.entry(service).or_default() += 1;

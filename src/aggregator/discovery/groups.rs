@@ -14,12 +14,12 @@ use std::sync::{Arc, Weak};
 
 type Snapshot = OrdMap<Arc<str>, Arc<ApiService>>;
 
-/// A document and the snapshot it was made of, which it does not keep alive: without requests, the cache
-/// would otherwise hold APIServices that were deleted long ago.
-type Made<T> = (Weak<Snapshot>, T);
+/// A document and the snapshot it was derived from. The reference is weak, so that the cache does not keep
+/// deleted APIServices alive while there are no requests.
+type Derived<T> = (Weak<Snapshot>, T);
 
-/// The document that was made last.
-struct Cached<T>(ArcSwapOption<Made<T>>);
+/// The document that was derived last.
+struct Cached<T>(ArcSwapOption<Derived<T>>);
 
 impl<T> Cached<T> {
     const fn empty() -> Self {
@@ -27,7 +27,7 @@ impl<T> Cached<T> {
     }
 
     /// The document of the informer's present snapshot. It is rebuilt after a change of any APIService.
-    fn of(&self, informer: &Informer<ApiService>, make: impl FnOnce(&Snapshot) -> T) -> Arc<Made<T>> {
+    fn of(&self, informer: &Informer<ApiService>, make: impl FnOnce(&Snapshot) -> T) -> Arc<Derived<T>> {
         let now = informer.snapshot();
         if let Some(made) = self.0.load_full()
             && Weak::ptr_eq(&made.0, &Arc::downgrade(&now))
@@ -62,7 +62,7 @@ impl GroupListHandler {
         handler
     }
 
-    fn document(&self) -> Arc<Made<Value>> {
+    fn document(&self) -> Arc<Derived<Value>> {
         self.made.of(&self.informer, list)
     }
 }
@@ -108,7 +108,7 @@ impl GroupHandler {
     }
 
     /// `None` if the group has no APIService.
-    fn document(&self) -> Arc<Made<Option<Value>>> {
+    fn document(&self) -> Arc<Derived<Option<Value>>> {
         self.made.of(&self.informer, |all| {
             let mine = all.values().filter(|s| s.group == self.group).cloned().collect();
             let groups = sorted_by_group_and_version(mine);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Downloader ─→ RemoteDocuments (last good, filtered, compressed) ─┐
-//! local `/openapi/v2`, queried on each request (mostly 304) ───────┴─→ merged on the blocking pool after a change
+//! local `/openapi/v2`, queried on each request (mostly 304) ───────┴─→ merged on the blocking pool on change
 //! ```
 //!
 //! Entry point: [`V2Handler`].

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use std::sync::Arc;
 
 /// Cache slots. Direct-mapped; a collision evicts.
-const PLACES: usize = 256;
+const SLOTS: usize = 256;
 
 /// Identity headers of recent callers.
 ///
@@ -16,10 +16,10 @@ const PLACES: usize = 256;
 /// same `Arc` each time. That is sound: the cache holds the `Arc`, so its address cannot be reused, and its
 /// content cannot change, since `Arc::make_mut` copies a shared value to another address.
 pub(crate) struct Identities {
-    places: Box<[ArcSwapOption<Known>]>,
+    slots: Box<[ArcSwapOption<CachedIdentity>]>,
 }
 
-struct Known {
+struct CachedIdentity {
     user: Arc<UserInfo>,
     identity: Identity,
 }
@@ -27,7 +27,7 @@ struct Known {
 impl Default for Identities {
     fn default() -> Self {
         Self {
-            places: (0..PLACES).map(|_| ArcSwapOption::empty()).collect(),
+            slots: (0..SLOTS).map(|_| ArcSwapOption::empty()).collect(),
         }
     }
 }
@@ -38,31 +38,31 @@ impl Identities {
     /// # Errors
     /// [`InvalidValue`], leaving the headers unchanged.
     pub(crate) fn state(&self, headers: &mut HeaderMap, user: &Arc<UserInfo>) -> Result<(), InvalidValue> {
-        let place = &self.places[place(user)];
-        if let Some(known) = &*place.load()
-            && Arc::ptr_eq(&known.user, user)
+        let slot = &self.slots[slot_of(user)];
+        if let Some(cached) = &*slot.load()
+            && Arc::ptr_eq(&cached.user, user)
         {
-            known.identity.state(headers);
+            cached.identity.state(headers);
             return Ok(());
         }
         let identity = Identity::try_of(user)?;
         identity.state(headers);
         let user = user.clone();
-        place.store(Some(Arc::new(Known { user, identity })));
+        slot.store(Some(Arc::new(CachedIdentity { user, identity })));
         Ok(())
     }
 }
 
-/// Dividing by the size maps adjacent allocations to different slots.
-fn place(user: &Arc<UserInfo>) -> usize {
-    Arc::as_ptr(user).addr() / size_of::<UserInfo>() % PLACES
+/// The slot of a user. Dividing by the size maps adjacent allocations to different slots.
+fn slot_of(user: &Arc<UserInfo>) -> usize {
+    Arc::as_ptr(user).addr() / size_of::<UserInfo>() % SLOTS
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(identities: &Identities, user: &Arc<UserInfo>) -> Vec<(String, String)> {
+    fn headers_for(identities: &Identities, user: &Arc<UserInfo>) -> Vec<(String, String)> {
         let mut headers = HeaderMap::new();
         headers.insert("x-remote-user", "mallory".parse().unwrap());
         headers.insert("x-remote-extra-scopes", "all".parse().unwrap());
@@ -82,14 +82,14 @@ mod tests {
             [("x-remote-group", group), ("x-remote-user", name)].map(|(n, v)| (n.to_owned(), v.to_owned()))
         };
         // Many more users than slots: all are evicted, and allocations are reused.
-        for i in 0..4 * PLACES {
+        for i in 0..4 * SLOTS {
             let name = format!("u{i}");
             let mut user = Arc::new(UserInfo::system(&name, &["g"]));
             for _ in 0..2 {
-                assert_eq!(told(&identities, &user), of(&name, "g"));
+                assert_eq!(headers_for(&identities, &user), of(&name, "g"));
             }
             Arc::make_mut(&mut user).groups = vec!["h".to_owned()];
-            assert_eq!(told(&identities, &user), of(&name, "h"));
+            assert_eq!(headers_for(&identities, &user), of(&name, "h"));
         }
     }
 

@@ -62,8 +62,7 @@ impl ProxyHandler {
         let end = |response| Box::new(self.shared.end(info.as_deref(), response));
         let special = Special::of(req.headers());
         let hops = &self.shared.policy.hops;
-        // Loop detection comes first: a looping request must be reported as one, whatever else is wrong with
-        // it.
+        // Loop detection comes first: a looping request must be reported as one, even if it has other faults.
         let hop = match special.hops {
             false => hops.first(req.headers()),
             true => match hops.next_value(req.headers()) {

@@ -20,7 +20,6 @@ pub(crate) struct Service {
     outside: OnceLock<(u16, Arc<str>)>,
 }
 
-/// The type of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceType {
     /// Reached at its cluster IP.
@@ -35,7 +34,6 @@ pub(crate) enum ServiceType {
     Other(Str),
 }
 
-/// A port of a Service.
 #[derive(Clone, Debug)]
 pub(crate) struct ServicePort {
     /// The port's name; may be empty if it is the only one.

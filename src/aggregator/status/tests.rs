@@ -3,7 +3,7 @@ use crate::aggregator::testing::*;
 use http::HeaderValue;
 
 #[tokio::test]
-async fn the_page_lists_what_is_down_since_when_and_why() {
+async fn the_page_lists_unavailable_backends_with_time_and_reason() {
     let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
     let backend = Backend::http(&pki, 100, |_| async { response(200, "{}") }).await;
     let port: u16 = backend.authority.rsplit(':').next().unwrap().parse().unwrap();

@@ -136,7 +136,7 @@ impl Backend {
         Self::http_at(0, pki, streams, service).await
     }
 
-    /// Like [`Backend::http`], on the port of a backend that is gone.
+    /// Like [`Backend::http`], on the port of a backend that was stopped.
     pub(crate) async fn http_at<F, R>(port: u16, pki: &Pki, streams: u32, service: F) -> Self
     where
         F: Fn(http::Request<Incoming>) -> R + Clone + Send + 'static,

@@ -34,14 +34,14 @@ impl Still {
         }
     }
 
-    /// Lets all tasks finish what needs no time.
+    /// Runs all tasks until they only wait for time or sockets.
     pub(crate) async fn settle(&self) {
         for _ in 0..TURNS {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Advances the clock and lets all tasks finish what is due.
+    /// Advances the clock and runs all tasks that are due.
     pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::advance(time).await;
         self.settle().await;

@@ -42,8 +42,8 @@ struct Rig {
     ca: String,
 }
 
-/// An APIService that already has this condition, so that a check with the same result writes nothing.
-fn known(group: &str, ca: &str, port: u16, condition: [&str; 3]) -> Value {
+/// An APIService that already has this condition, so that a check with the same result writes no status.
+fn with_condition(group: &str, ca: &str, port: u16, condition: [&str; 3]) -> Value {
     let [status, reason, message] = condition;
     let mut object = apiservice(group, ca, port);
     object.set(
@@ -77,7 +77,7 @@ impl Rig {
         services.set("ns/ext", &here);
         let condition = why(&format!("https://{}/apis/g/v1", backend.authority));
         let condition = [0, 1, 2].map(|i| condition[i].as_str());
-        api_services.set("v1.g", &known("g", &pki.ca_pem, backend.port(), condition));
+        api_services.set("v1.g", &with_condition("g", &pki.ca_pem, backend.port(), condition));
         let w = World::start(api_services, services).await;
         let rig = Self {
             clock,
@@ -172,7 +172,7 @@ async fn discovery_is_polled_once_a_minute_per_service() {
     rig.clock.pass(Duration::from_secs(10)).await;
     let before = rig.all(is).len();
     let condition = ["True", "Passed", "all checks passed"];
-    let other = known("h", &rig.ca, rig.backend.port(), condition);
+    let other = with_condition("h", &rig.ca, rig.backend.port(), condition);
     rig.w.api_services.set("v1.h", &other);
     rig.clock
         .until("its document", || async { (rig.all(is).len() > before).then_some(()) })

@@ -1,5 +1,5 @@
 //! Applies the manifests of a directory, at the start and when they change: server-side, definitions first.
-//! What fails is tried again for a while, because manifests depend on each other and on the control loops.
+//! Failed ones are retried for a while, because manifests depend on each other and on the control loops.
 
 use super::manifests::{Fingerprint, fingerprint, objects};
 use super::say;

@@ -16,7 +16,7 @@ pub(super) enum Error {
     /// The gateway has written none.
     #[error("the administrator's kubeconfig is missing")]
     NoOwn,
-    /// Nothing says where the user's kubeconfig is.
+    /// The path of the user's kubeconfig is unknown.
     #[error("--merge-kubeconfig: neither KUBECONFIG nor HOME is set")]
     NoTarget,
     #[error("--merge-kubeconfig: {}: {source}", .file.display())]

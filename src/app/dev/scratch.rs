@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_directory_goes_with_its_content() {
+    fn dropping_it_deletes_the_directory_with_its_content() {
         let scratch = Scratch::create().unwrap();
         let path = scratch.path().to_owned();
         std::fs::write(path.join("file"), "x").unwrap();

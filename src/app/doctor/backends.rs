@@ -1,5 +1,4 @@
-//! What the server depends on beyond this machine: backends of a running gateway, webhooks and identity
-//! providers.
+//! Dependencies beyond this machine: backends of a running gateway, webhooks and identity providers.
 
 use super::Finding;
 use crate::apimachinery::Value;

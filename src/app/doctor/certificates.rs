@@ -11,7 +11,7 @@ use x509_parser::error::X509Error;
 use x509_parser::parse_x509_certificate;
 
 const DAY: i64 = 24 * 3600;
-/// Days left at which somebody should know.
+/// Days before expiry from which a certificate is reported.
 const SOON: i64 = 30;
 
 /// The certificate files that the server would read, with their flags.
@@ -70,7 +70,7 @@ pub(super) fn examine(options: &CompletedOptions, findings: &mut Vec<Finding>) {
     let now = i64::try_from(now).unwrap_or(i64::MAX);
     for (flag, file) in files(options) {
         findings.push(match validity(&file) {
-            Ok((from, until)) => judge(flag, &file, (from, until), now),
+            Ok((from, until)) => check_validity(flag, &file, (from, until), now),
             Err(why) => Finding::error(
                 "certificates",
                 format!("--{flag}: {}: {why}", file.display()),
@@ -110,7 +110,7 @@ fn validity(file: &Path) -> Result<(i64, i64), Unusable> {
     span.ok_or(Unusable::Empty)
 }
 
-fn judge(flag: &str, file: &Path, (from, until): (i64, i64), now: i64) -> Finding {
+fn check_validity(flag: &str, file: &Path, (from, until): (i64, i64), now: i64) -> Finding {
     let check = "certificates";
     let about = format!("--{flag}: {}", file.display());
     let renew = "issue a new one and replace the file; it is read again without a restart";
@@ -141,8 +141,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn validity_is_judged_by_the_days_left() {
-        let at = |now| judge("client-ca-file", Path::new("ca.crt"), (1_000, 1_000 + 60 * DAY), now);
+    fn severity_depends_on_the_days_left() {
+        let at = |now| check_validity("client-ca-file", Path::new("ca.crt"), (1_000, 1_000 + 60 * DAY), now);
         assert_eq!(at(2_000).severity, Severity::Ok);
         assert_eq!(at(1_000 + 31 * DAY).severity, Severity::Warning);
         let expired = at(1_000 + 61 * DAY);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Syncs that are measured, of a block each.
 const SYNCS: usize = 50;
 const BLOCK: usize = 4096;
-/// Time limit of the measurement: a few syncs of a bad disk say enough.
+/// Time limit of the measurement; a few syncs are enough to recognise a bad disk.
 const LIMIT: Duration = Duration::from_secs(5);
 /// etcd's own guidance for the 99th percentile of a sync.
 const SLOW: Duration = Duration::from_millis(10);

@@ -25,7 +25,7 @@ pub(super) async fn examine(options: &EtcdOptions, findings: &mut Vec<Finding>) 
         };
         match reports {
             Ok(reports) => findings.extend(reports.iter().flat_map(|(url, report)| match report {
-                Ok(report) => judge(url, report),
+                Ok(report) => check_member(url, report),
                 Err(why) => vec![Finding::error(
                     CHECK,
                     format!("{url} does not answer: {why}"),
@@ -43,7 +43,7 @@ fn numbers(version: &str) -> Option<(u32, u32, u32)> {
     Some((parts.next()??, parts.next()??, parts.next()??))
 }
 
-fn judge(url: &str, report: &MemberReport) -> Vec<Finding> {
+fn check_member(url: &str, report: &MemberReport) -> Vec<Finding> {
     let mut findings = Vec::new();
     let version = numbers(&report.version);
     let good = |v: (u32, u32, u32)| v >= (3, 6, 0) || GOOD.iter().any(|g| (g.0, g.1) == (v.0, v.1) && v.2 >= g.2);
@@ -108,11 +108,11 @@ mod tests {
     }
 
     fn worst(report: &MemberReport) -> Option<Severity> {
-        judge("http://e:2379", report).iter().map(|f| f.severity).max()
+        check_member("http://e:2379", report).iter().map(|f| f.severity).max()
     }
 
     #[test]
-    fn versions_are_judged_by_what_they_can_do() {
+    fn severity_depends_on_the_features_of_the_version() {
         for (version, severity) in [
             ("3.3.10", Severity::Error),
             ("3.4.30", Severity::Warning),

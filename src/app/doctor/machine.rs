@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_judged_at_their_bounds() {
+    fn findings_change_at_the_limits() {
         let severity = |n| open_files(n).severity;
         assert_eq!(severity(None), Severity::Ok);
         assert_eq!(severity(Some(1_024)), Severity::Error);

@@ -15,12 +15,12 @@ const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const TTL: Duration = Duration::from_secs(10);
 const MAX_ENTRIES: usize = 4096;
 
-type Answer = Option<Arc<UserInfo>>;
+type ReviewedUser = Option<Arc<UserInfo>>;
 
 /// Sends tokens for review and caches the results. The cache holds tags, not tokens.
 pub(crate) struct TokenReviews {
     client: Arc<Client>,
-    known: TtlCache<Tag, Answer>,
+    known: TtlCache<Tag, ReviewedUser>,
     tagger: Tagger,
 }
 
@@ -49,7 +49,7 @@ impl TokenAuthenticator for TokenReviews {
 }
 
 impl TokenReviews {
-    async fn review(&self, presented: PresentedToken<'_>) -> Result<Answer, AuthenticationError> {
+    async fn review(&self, presented: PresentedToken<'_>) -> Result<ReviewedUser, AuthenticationError> {
         let tag = self.tagger.tag(presented);
         if let Some(answer) = self.known.get(&tag) {
             return Ok(answer);

@@ -22,8 +22,7 @@ use torana_cel::Budget;
 /// Tolerance for `nbf` in seconds, for providers whose clock is ahead. `exp` has no tolerance, as in
 /// upstream's go-oidc.
 const NOT_BEFORE_LEEWAY: i64 = 300;
-/// About what the evaluation of a provider's expressions allocates: its cost bounds the sizes of what it
-/// makes.
+/// Estimated allocations of evaluating a provider's expressions, whose cost bounds the sizes of their values.
 const MEMORY: usize = 16 << 20;
 
 /// One provider with its token rules.

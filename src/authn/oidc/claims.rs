@@ -34,7 +34,7 @@ fn text<'a>(claims: &'a Value, claim: &str, context: &str) -> Result<&'a str> {
     }
 }
 
-/// The strings of a result. What is empty counts as absent.
+/// The strings of a result. Empty values count as absent.
 fn texts(v: &Val<'_>) -> Result<Vec<String>> {
     const WRONG: &str = "expression must return a string or a list of strings";
     let mut texts = Vec::new();

@@ -170,7 +170,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn known(&mut self, v: &Value, path: &str, fields: &[&str]) -> Result<(), Error> {
+    fn check_fields(&mut self, v: &Value, path: &str, fields: &[&str]) -> Result<(), Error> {
         let Some(map) = v.as_object() else {
             return match v.is_null() {
                 true => Ok(()),
@@ -206,7 +206,7 @@ impl Reader<'_> {
     }
 
     fn document(&mut self, doc: &Value) -> Result<Configuration, Error> {
-        self.known(doc, "", &["apiVersion", "kind", "jwt", "anonymous"])?;
+        self.check_fields(doc, "", &["apiVersion", "kind", "jwt", "anonymous"])?;
         let jwt = self.list(doc, "jwt", "")?;
         let at = FieldPath::new("jwt");
         let mut issuers: Vec<JwtIssuer> = Vec::new();
@@ -238,7 +238,7 @@ impl Reader<'_> {
         if v.is_null() {
             return Ok(None);
         }
-        self.known(v, "anonymous", &["enabled", "conditions"])?;
+        self.check_fields(v, "anonymous", &["enabled", "conditions"])?;
         let enabled = match v.get("enabled") {
             Value::Null => false,
             v => {
@@ -249,7 +249,7 @@ impl Reader<'_> {
         let mut paths = Vec::new();
         for (i, condition) in self.list(v, "conditions", "anonymous")?.iter().enumerate() {
             let path = format!("anonymous.conditions[{i}]");
-            self.known(condition, &path, &["path"])?;
+            self.check_fields(condition, &path, &["path"])?;
             paths.push(self.text(condition, "path", &path)?);
         }
         if !enabled && !paths.is_empty() {
@@ -264,7 +264,7 @@ impl Reader<'_> {
 
     fn issuer(&mut self, v: &Value, at: &FieldPath) -> Result<JwtIssuer, Error> {
         let fields = ["issuer", "claimValidationRules", "claimMappings", "userValidationRules"];
-        self.known(v, at.as_str(), &fields)?;
+        self.check_fields(v, at.as_str(), &fields)?;
         let issuer::Issuer {
             url,
             discovery_url,

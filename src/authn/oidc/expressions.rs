@@ -87,7 +87,7 @@ impl Expression {
     fn compile(environment: &Environment, text: &str, returns: Returns) -> Result<Self, CompileError> {
         let accepts = |of: &Type| matches!(returns, Returns::Anything) || *of == Type::Bool;
         let program = environment.compile_typed(text, accepts).map_err(|why| match why {
-            // Also for a claim as it is: nothing says that it is a boolean.
+            // Also for a plain claim, whose type is not declared to be a boolean.
             Unusable::Type(_) => CompileError::NotBool,
             other => CompileError::Unusable(other),
         })?;
@@ -102,7 +102,7 @@ impl Expression {
         &self.text
     }
 
-    /// Evaluates the expression within what is left of a budget.
+    /// Evaluates the expression within the rest of a budget.
     pub(super) fn evaluate<'a>(&'a self, budget: &mut Budget, of: &Subject<'a>) -> Result<Val<'a>, Failure> {
         let value = of.value.clone().map_err(Exceeded::Failed).and_then(|value| {
             let variables = [Variable { name: of.name, value }];

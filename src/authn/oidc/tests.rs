@@ -84,7 +84,7 @@ impl Idp {
         }
     }
 
-    async fn known(&self, issuer: JwtIssuer, tasks: &TaskGroup) -> JwtAuthenticators {
+    async fn authenticators(&self, issuer: JwtIssuer, tasks: &TaskGroup) -> JwtAuthenticators {
         let provider = Provider::try_new(&issuer).unwrap().refreshing_every(Duration::ZERO);
         let set = super::authenticator::set(vec![(issuer, provider)], tasks);
         settled(|| set.is_ready()).await;
@@ -116,7 +116,7 @@ async fn tokens_are_verified_across_key_rotation() {
     let (idp, tasks) = (idp().await, TaskGroup::new("test"));
     let (first, second) = (rsa(), ec());
     idp.publish(&[&first]);
-    let tokens = idp.known(idp.issuer(), &tasks).await;
+    let tokens = idp.authenticators(idp.issuer(), &tasks).await;
     let user = ask(&tokens, &first.sign(&idp.claims()).unwrap())
         .await
         .unwrap()
@@ -157,7 +157,7 @@ async fn invalid_tokens_are_rejected() {
     let mut issuer = idp.issuer();
     issuer.algorithms = vec![Algorithm::Rs256];
     issuer.required = vec![("hd".into(), "example.org".into())];
-    let tokens = idp.known(issuer, &tasks).await;
+    let tokens = idp.authenticators(issuer, &tasks).await;
     let with = |path: &str, v: Value| {
         let mut claims = idp.claims();
         claims.set(&["hd"], "example.org");
@@ -242,7 +242,7 @@ async fn an_email_is_accepted_unless_marked_unverified() {
     idp.publish(&[&key]);
     let mut issuer = idp.issuer();
     issuer.username = claim("email", "");
-    let tokens = idp.known(issuer, &tasks).await;
+    let tokens = idp.authenticators(issuer, &tasks).await;
     for (verified, fine) in [
         (Value::Null, true),
         (Value::from(true), true),

@@ -54,7 +54,7 @@ fn distinct(keys: Vec<PublicKey>) -> Vec<PublicKey> {
 }
 
 /// The candidates for a key id; all keys if the token names none.
-fn of<'a>(keys: &'a [PublicKey], id: &'a str) -> impl Iterator<Item = &'a PublicKey> {
+fn candidates<'a>(keys: &'a [PublicKey], id: &'a str) -> impl Iterator<Item = &'a PublicKey> {
     keys.iter().filter(move |k| id.is_empty() || k.id == id)
 }
 
@@ -121,14 +121,16 @@ impl ServiceAccountTokens {
         }
         let Ok(token) = Token::parse(text) else { return Ok(None) };
         let keys = self.dependencies.keys.all();
-        if of(&keys, &token.key_id).any(|key| token.verified_by(key)) {
+        if candidates(&keys, &token.key_id).any(|key| token.verified_by(key)) {
             return Ok(Some(token));
         }
         // Error texts are upstream's: clients see them in a TokenReview's status.
-        Err(AuthenticationError::new(match of(&keys, &token.key_id).next() {
-            Some(_) => "go-jose/go-jose: error in cryptographic primitive",
-            None => "invalid signature, no keys found",
-        }))
+        Err(AuthenticationError::new(
+            match candidates(&keys, &token.key_id).next() {
+                Some(_) => "go-jose/go-jose: error in cryptographic primitive",
+                None => "invalid signature, no keys found",
+            },
+        ))
     }
 }
 

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 
 /// Path of the discovery document.
 pub(crate) const DOCUMENT_PATH: &str = "/.well-known/openid-configuration";
-/// Path of the key set.
 pub(crate) const KEY_SET_PATH: &str = "/openid/v1/jwks";
 /// Media type of the key set.
 pub(crate) const KEY_SET_TYPE: &str = "application/jwk-set+json";

@@ -112,7 +112,7 @@ fn bench() -> Bench {
     bench_with(signer, vec![key])
 }
 
-fn of(name: &str) -> Claimed {
+fn claimed(name: &str) -> Claimed {
     Claimed {
         name: name.into(),
         uid: format!("{name}-uid"),
@@ -122,7 +122,7 @@ fn of(name: &str) -> Claimed {
 fn spec() -> Bound {
     Bound {
         namespace: "ns".into(),
-        service_account: of("sa"),
+        service_account: claimed("sa"),
         audiences: vec![AUD.into()],
         seconds: 3600,
         ..Bound::default()
@@ -148,8 +148,8 @@ async fn a_bound_token_identifies_its_account_pod_and_node() {
     let (token, id) = b
         .issuer
         .issue(&Bound {
-            pod: Some(of("p")),
-            node: Some(of("n")),
+            pod: Some(claimed("p")),
+            node: Some(claimed("n")),
             ..spec()
         })
         .unwrap();
@@ -189,9 +189,9 @@ async fn a_token_is_valid_while_its_bound_objects_exist() {
         let b = bench();
         let mut bound = spec();
         match word {
-            "pod" => bound.pod = Some(of(name)),
-            "secret" => bound.secret = Some(of(name)),
-            _ => bound.node = Some(of(name)),
+            "pod" => bound.pod = Some(claimed(name)),
+            "secret" => bound.secret = Some(claimed(name)),
+            _ => bound.node = Some(claimed(name)),
         }
         let token = b.issue(&bound);
         let key = format!("{resource}/{name}");
@@ -309,7 +309,7 @@ async fn a_stale_token_is_annotated() {
 #[tokio::test]
 async fn a_legacy_token_is_valid_while_its_secret_contains_it() {
     let b = bench();
-    let token = b.issuer.issue_legacy("ns", &of("sa"), "s").unwrap();
+    let token = b.issuer.issue_legacy("ns", &claimed("sa"), "s").unwrap();
     let ask = || async {
         let presented = PresentedToken {
             token: &token,

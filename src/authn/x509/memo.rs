@@ -22,11 +22,11 @@ pub(crate) struct Memo<T> {
 }
 
 struct Shard<T> {
-    known: HashMap<usize, Known<T>>,
+    known: HashMap<usize, Entry<T>>,
     sweep_at: usize,
 }
 
-struct Known<T> {
+struct Entry<T> {
     /// Keeps the allocation, and thus the address, reserved; never upgraded.
     chain: Weak<Chain>,
     ca: Arc<dyn TrustAnchors>,
@@ -75,7 +75,7 @@ impl<T: Clone> Memo<T> {
         }
         shard.known.insert(
             key,
-            Known {
+            Entry {
                 chain: Arc::downgrade(chain),
                 ca: ca.clone(),
                 from: now,

@@ -41,7 +41,7 @@ fn node() -> Node {
 }
 
 #[tokio::test]
-async fn a_node_may_read_only_what_its_pods_reference() {
+async fn a_node_may_read_only_objects_that_its_pods_reference() {
     let n = node();
     let core = "/api/v1/namespaces/n";
     for path in [

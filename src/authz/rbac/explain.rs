@@ -26,7 +26,7 @@ pub(crate) struct Explanation {
     pub dangling: Vec<String>,
 }
 
-/// A rule, how it applies to the caller, and what it lacks.
+/// A rule, how it applies to the caller, and the permissions that it lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RuleMatch {
     /// The binding, such as `ClusterRoleBinding "b" of ClusterRole "r" to Group "g"`.

@@ -114,8 +114,8 @@ impl Index {
         }
     }
 
-    /// Applies `change` to the bucket of each subject of a binding, from last to first, and drops what they
-    /// had resolved.
+    /// Applies `change` to the bucket of each subject of a binding, from last to first, and drops the
+    /// resolved rules cached with it.
     fn edit(&mut self, binding: &Binding, change: impl Fn(&mut OrdMap<Str, BoundSubject>, usize)) {
         let scope = &binding.namespace;
         let mut whole = self.scopes.get(scope).map(|s| Scope::clone(s)).unwrap_or_default();

@@ -30,10 +30,10 @@ fn user(name: &str, groups: &[&str]) -> UserInfo {
 
 fn ask(index: &Index, user: &UserInfo, method: Method, uri: &str) -> Verdict {
     let info = RequestInfo::resolve(&method, &uri.parse().unwrap()).unwrap();
-    says(index, &Attributes::of(user, &info))
+    verdict(index, &Attributes::of(user, &info))
 }
 
-fn says(index: &Index, attributes: &Attributes<'_>) -> Verdict {
+fn verdict(index: &Index, attributes: &Attributes<'_>) -> Verdict {
     decide(index, attributes, &mut StepBudget::unbounded()).unwrap()
 }
 
@@ -312,7 +312,7 @@ proptest! {
                 for name in ["", "a"] {
                     let attributes = Attributes { verb, is_resource: true, api_group: group, resource, subresource, name,
                         namespace: namespaces[ask_ns], ..Attributes::of(&u, &nothing) };
-                    let allowed = says(&index, &attributes).decision == Decision::Allow;
+                    let allowed = verdict(&index, &attributes).decision == Decision::Allow;
                     prop_assert_eq!(allowed, plainly(&roles, &all, &attributes), "{:?}", attributes);
                     let explained = Explanation::of(&index, &attributes).allowed.is_some();
                     prop_assert_eq!(allowed, explained);
@@ -320,7 +320,7 @@ proptest! {
             }
             for path in ["/a", "/b/c", "/c"] {
                 let attributes = Attributes { verb, path, ..Attributes::of(&u, &nothing) };
-                prop_assert_eq!(says(&index, &attributes).decision == Decision::Allow, plainly(&roles, &all, &attributes));
+                prop_assert_eq!(verdict(&index, &attributes).decision == Decision::Allow, plainly(&roles, &all, &attributes));
             }
         }
     }

@@ -70,7 +70,7 @@ pub(crate) struct AdmissionOptions {
     pub unreachable_seconds: i64,
 }
 
-fn known(flag: &str, names: &[String]) -> Result<(), UsageError> {
+fn check_names(flag: &str, names: &[String]) -> Result<(), UsageError> {
     match names.iter().find(|n| !ALL.iter().any(|(known, _)| known == n)) {
         None => Ok(()),
         Some(name) => Err(UsageError::new(format!("{flag} plugin {name:?} is unknown"))),
@@ -112,9 +112,9 @@ impl AdmissionOptions {
                 "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive",
             ));
         }
-        known("admission-control", &control)?;
-        known("enable-admission-plugins", &enabled)?;
-        known("disable-admission-plugins", &disabled)?;
+        check_names("admission-control", &control)?;
+        check_names("enable-admission-plugins", &enabled)?;
+        check_names("disable-admission-plugins", &disabled)?;
         let both: Vec<&str> = enabled.iter().filter(|n| disabled.contains(n)).map(|n| &**n).collect();
         if !both.is_empty() {
             return Err(UsageError::new(format!(

@@ -102,8 +102,7 @@ impl StorageOptions {
     }
 }
 
-/// The data directory. Its default is below the working directory only if no other flag says where this
-/// server keeps things.
+/// The data directory. It defaults to one below the working directory only if no other flag sets a location.
 fn data_dir(values: &Values) -> Result<PathBuf, UsageError> {
     if !values.is_given("data-dir") {
         if let Some(certificates) = file(values, "cert-dir") {

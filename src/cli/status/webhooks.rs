@@ -68,7 +68,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn failing_webhooks_are_shown_with_the_reason_and_what_to_look_at() {
+    fn failing_webhooks_are_shown_with_the_reason_and_a_hint() {
         let document = json!({"time": "2026-01-02T10:01:00Z", "webhooks": [
             {"name": "a.x.io", "configuration": "c", "type": "Mutating", "failurePolicy": "Fail", "calls": 3, "refused": 1,
              "failedOpen": 0, "failedClosed": 2, "latency": {"p50": "1ms", "p99": "2ms"},

@@ -1,5 +1,5 @@
-//! Responses of webhooks, received whole ([`Received`]), and what upstream's client says of one that is an
-//! error (client-go `rest/request.go`, apimachinery `api/errors`), or that breaks off.
+//! Responses of webhooks, received whole ([`Received`]), and upstream's messages for error responses
+//! (client-go `rest/request.go`, apimachinery `api/errors`) and for ones that break off.
 
 use super::CallError;
 use super::response::{ReadError, ResponsePermits};

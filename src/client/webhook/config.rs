@@ -164,7 +164,7 @@ fn validate_url(out: &mut ErrorList, url: &str, at: &FieldPath) {
         ));
         return;
     }
-    // What Go parses may be no URL for the HTTP library, so the parts are found here.
+    // Go parses URLs that the HTTP library rejects, so the parts are split here.
     let (head, fragment) = url.split_once('#').unwrap_or((url, ""));
     let (head, query) = head.split_once('?').unwrap_or((head, ""));
     let (scheme, rest) = head

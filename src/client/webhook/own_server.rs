@@ -49,7 +49,7 @@ mod tests {
     use http::header::{AUTHORIZATION, USER_AGENT};
     use std::time::Duration;
 
-    /// Answers with what it was asked, at one path.
+    /// Echoes requests, at one path.
     struct Server;
 
     #[async_trait::async_trait]

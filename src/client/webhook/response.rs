@@ -1,6 +1,6 @@
-//! Reads the bodies of responses: within a limit each, and only few large ones of a webhook at the same time.
-//! A caller's objects may need hundreds of reviews, and what their responses hold together would otherwise be
-//! a multiple of that.
+//! Reads the bodies of responses, each within a size limit, and only a few large ones of a webhook at the
+//! same time: the objects of one caller may need hundreds of reviews, whose responses would together use a
+//! multiple of the limit.
 
 use bytes::{Buf as _, Bytes};
 use http_body::Body;

@@ -230,7 +230,7 @@ async fn responses_are_bounded_and_redirects_not_followed() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_asks_to_come_back_is_called_again() {
+async fn a_webhook_that_answers_retry_after_is_called_again() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let fake = FakeWebhook::start(&["127.0.0.1"], move |_| {

@@ -27,7 +27,6 @@ static PARTS: LazyLock<Mask> = LazyLock::new(|| {
     ])
 });
 
-/// A request.
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     uid: Str,

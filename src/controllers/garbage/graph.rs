@@ -56,7 +56,6 @@ struct Owner {
     gone: bool,
 }
 
-/// The graph.
 #[derive(Debug)]
 pub(crate) struct Graph<K> {
     nodes: HashMap<Uid, Node<K>>,

@@ -1,5 +1,5 @@
-//! The graph and the rule together, against a restatement: in the end an object exists if nobody has deleted
-//! it and, if it has owners, one of them exists.
+//! The graph and the rule together, against a restatement: in the end an object exists unless it was deleted
+//! or all of its owners are.
 
 use super::examine::{Standing, Verdict, verdict};
 use super::graph::{Coordinates, Graph, Item};

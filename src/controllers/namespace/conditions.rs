@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_tell_what_is_left_and_change_times_only_with_the_status() {
+    fn conditions_list_remaining_content_and_change_times_only_with_the_status() {
         let mut namespace = json!({});
         let mut progress = Progress::default();
         progress.remaining.insert("configmaps.".into(), 1);

@@ -1,4 +1,4 @@
-//! Deletes everything in a namespace, resource by resource, and counts what is left.
+//! Deletes everything in a namespace, resource by resource, and counts the remaining objects.
 
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::time;
@@ -38,7 +38,7 @@ pub(crate) struct Progress {
 
 /// The remaining objects of one resource.
 #[derive(Default)]
-struct Left {
+struct Remaining {
     count: usize,
     finalizers: BTreeMap<String, usize>,
     estimate: Duration,
@@ -75,7 +75,7 @@ pub(crate) async fn delete_all(
     progress.content.sort();
 }
 
-async fn delete(api: &Loopback, namespace: &Value, resource: &ServedResource) -> Result<Left, Failure> {
+async fn delete(api: &Loopback, namespace: &Value, resource: &ServedResource) -> Result<Remaining, Failure> {
     let path = Path::of(&resource.group, &resource.version, namespace.name(), &resource.resource);
     let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
     let whole = match resource.has("deletecollection") {
@@ -96,13 +96,13 @@ async fn delete(api: &Loopback, namespace: &Value, resource: &ServedResource) ->
         Err(e) => return Err(e),
     }
     if !resource.has("list") {
-        return Ok(Left::default());
+        return Ok(Remaining::default());
     }
     let is_pods = resource.group.is_empty() && resource.resource == "pods";
     let objects = list(api, path, if is_pods { "application/json" } else { METADATA }).await?;
-    let mut left = Left {
+    let mut left = Remaining {
         count: objects.len(),
-        ..Left::default()
+        ..Remaining::default()
     };
     for finalizer in objects.iter().flat_map(|o| o.finalizers()) {
         *left.finalizers.entry(finalizer.to_owned()).or_default() += 1;

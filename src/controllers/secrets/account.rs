@@ -1,4 +1,4 @@
-//! [`AccountToken`]: what the loops keep of a Secret for the token of a ServiceAccount.
+//! [`AccountToken`]: the fields that the loops cache of a Secret for a ServiceAccount's token.
 
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;

@@ -17,7 +17,6 @@ const TYPE: &str = "bootstrap.kubernetes.io/token";
 /// How the keys of their Secrets begin.
 pub(crate) const BOOTSTRAP_TOKENS: &str = "kube-system/bootstrap-token-";
 
-/// A bootstrap token.
 #[derive(PartialEq, Eq)]
 pub(crate) struct BootstrapToken {
     pub uid: Str,

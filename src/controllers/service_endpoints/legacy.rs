@@ -25,14 +25,14 @@ const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
 /// The parts of an Endpoints object that the loops keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct EndpointsFlags {
     /// It records a leader, and has no Service.
     pub(crate) leader: bool,
-    /// Users ask for no EndpointSlices of it.
+    /// Its label disables mirroring to EndpointSlices.
     pub(crate) skipped: bool,
 }
 
-impl Known {
+impl EndpointsFlags {
     pub(crate) fn from_entry(entry: &Entry) -> Self {
         static PARTS: LazyLock<Mask> = LazyLock::new(|| {
             let mut mask = Mask::Members(Vec::new());
@@ -49,7 +49,7 @@ impl Known {
 /// Keeps the Endpoints.
 struct Endpoints {
     workloads: Arc<Workloads>,
-    known: Informer<Known>,
+    known: Informer<EndpointsFlags>,
     storage: Arc<dyn Storage>,
     times: TriggerTimes,
     api: Loopback,
@@ -60,8 +60,8 @@ struct Endpoints {
 pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Str>(QUEUE);
     let changed = queue.clone();
-    let known = term.inform(("", "endpoints"), Known::from_entry, |known| {
-        known.subscribe(move |change: &Change<'_, Known>| {
+    let known = term.inform(("", "endpoints"), EndpointsFlags::from_entry, |known| {
+        known.subscribe(move |change: &Change<'_, EndpointsFlags>| {
             // Those that exist at the start may have lost their Service before.
             let added = change.old.is_none() && change.new.is_some_and(|e| !e.leader);
             if added || change.new.is_none() {

@@ -1,4 +1,4 @@
-//! [`SliceMetrics`]: counts what the loop that writes EndpointSlices does (`endpointslice/metrics`).
+//! [`SliceMetrics`]: metrics of the loop that writes EndpointSlices (`endpointslice/metrics`).
 
 use super::slices::{Counts, Plan};
 use super::workloads::Service;
@@ -8,7 +8,7 @@ use crate::telemetry::{EndpointSliceMetrics, Telemetry};
 use std::collections::HashMap;
 
 /// The contribution of a Service to the gauges.
-struct Known {
+struct Contribution {
     counts: Counts,
     /// Empty if it is unset.
     distribution: Str,
@@ -17,7 +17,7 @@ struct Known {
 /// The metrics of a gateway. The gauges are those of the present term.
 pub(crate) struct SliceMetrics {
     families: EndpointSliceMetrics,
-    services: Mutex<HashMap<Str, Known>>,
+    services: Mutex<HashMap<Str, Contribution>>,
 }
 
 impl SliceMetrics {
@@ -41,7 +41,7 @@ impl SliceMetrics {
             false => ["Disabled", distribution],
         };
         families.changed.with_label_values(&labels).observe(changed as f64);
-        let known = Known {
+        let known = Contribution {
             counts,
             distribution: distribution.into(),
         };
@@ -69,7 +69,7 @@ impl SliceMetrics {
         all.values().for_each(|known| self.add(known, -1));
     }
 
-    fn replace(&self, key: &str, new: Option<Known>) {
+    fn replace(&self, key: &str, new: Option<Contribution>) {
         let mut services = self.services.lock();
         if let Some(new) = &new {
             self.add(new, 1);
@@ -83,7 +83,7 @@ impl SliceMetrics {
         }
     }
 
-    fn add(&self, of: &Known, sign: i64) {
+    fn add(&self, of: &Contribution, sign: i64) {
         let (families, counts) = (&self.families, of.counts);
         for (gauge, value) in [
             (&families.desired, counts.desired),

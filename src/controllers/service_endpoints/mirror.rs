@@ -3,7 +3,7 @@
 //!
 //! A subset has one slice per address family; see `subsets` for the canonical subsets.
 
-use super::legacy::Known;
+use super::legacy::EndpointsFlags;
 use super::slices::{Endpoints, Plan, Ports, family_name, identity, ports_of, ports_value, same};
 use super::subsets::{Subset, repack};
 use super::workloads::{Workloads, address, namespace_of};
@@ -31,7 +31,7 @@ const MAX: usize = 1000;
 /// Keeps the mirrored slices.
 struct Mirror {
     workloads: Arc<Workloads>,
-    known: Informer<Known>,
+    known: Informer<EndpointsFlags>,
     storage: Arc<dyn Storage>,
     own: Arc<OwnSlices>,
     api: Loopback,
@@ -46,8 +46,8 @@ pub(crate) fn start(term: &Term) {
         return;
     };
     let changed = queue.clone();
-    let followed = term.inform(("", "endpoints"), Known::from_entry, |known| {
-        known.subscribe(move |change: &Change<'_, Known>| {
+    let followed = term.inform(("", "endpoints"), EndpointsFlags::from_entry, |known| {
+        known.subscribe(move |change: &Change<'_, EndpointsFlags>| {
             let sides = [change.old, change.new].into_iter().flatten();
             if sides.into_iter().any(|e| is_mirrored(e)) {
                 changed.add(change.key.into());
@@ -73,7 +73,7 @@ pub(crate) fn start(term: &Term) {
     term.process(QUEUE, &queue, WORKERS, move |service: Str| mirror.clone().sync(service));
 }
 
-fn is_mirrored(endpoints: &Known) -> bool {
+fn is_mirrored(endpoints: &EndpointsFlags) -> bool {
     !endpoints.leader && !endpoints.skipped
 }
 
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn each_family_has_a_slice_with_what_the_object_has() {
+    fn each_address_family_has_a_slice_with_the_endpoints_of_the_object() {
         let made = mirrored(&endpoints(&["10.0.0.1", "fd00::1", "010.0.0.2"]), Vec::new());
         let families: Vec<(&str, usize)> = made
             .plan

@@ -44,8 +44,8 @@ impl Plan {
         }
     }
 
-    /// Updates slices that would be deleted to what would be created. The family of a slice cannot change,
-    /// and a slice of another owner is deleted with that owner.
+    /// Reuses slices that would be deleted for ones that would be created. The address family of a slice
+    /// cannot change, and a slice of another owner is deleted with that owner.
     pub(crate) fn reuse(&mut self, is_owned: impl Fn(&Value) -> bool) {
         let mut rest = Vec::new();
         for old in std::mem::take(&mut self.delete) {

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 /// The last known state of each Service: when it was created, and since when each Pod is ready or not.
 #[derive(Default)]
-pub(crate) struct TriggerTimes(Mutex<HashMap<Str, Seen>>);
+pub(crate) struct TriggerTimes(Mutex<HashMap<Str, LastSeen>>);
 
 #[derive(Default)]
-struct Seen {
+struct LastSeen {
     created: Option<OffsetDateTime>,
     pods: HashMap<Str, OffsetDateTime>,
 }
@@ -23,7 +23,7 @@ struct Seen {
 impl TriggerTimes {
     /// The earliest change since the last call; of a Service that was not known, its creation.
     pub(crate) fn update(&self, key: &str, service: &Service, pods: &[Arc<Pod>]) -> Option<OffsetDateTime> {
-        let now = Seen {
+        let now = LastSeen {
             created: service.created(),
             pods: pods.iter().filter_map(|p| Some((p.name.clone(), p.since?))).collect(),
         };

@@ -7,7 +7,7 @@
 //! missing                create                    create
 //! annotation true        restore the spec          restore the spec
 //! annotation false       restore the spec          leave
-//! annotation absent      restore the spec          restore while generation is 1, else leave; record the choice
+//! annotation absent      restore the spec          restore at generation 1, else leave; record the choice
 //! not in the table, annotation true                delete: a default of another version
 //! ```
 //! "annotation" is `apf.kubernetes.io/autoupdate-spec`. The administrator owns `spec.exempt` of the exempt

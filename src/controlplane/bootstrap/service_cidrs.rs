@@ -13,7 +13,7 @@
 //! |---|---|
 //! | its parent is not a Service | deleted |
 //! | its Service does not exist | deleted after a minute: the Service may be about to be created |
-//! | its Service does not use it | deleted after a few seconds, or a minute if the Service is an ExternalName |
+//! | its Service does not use it | deleted after a few seconds; a minute if the Service is an ExternalName |
 
 use super::super::ControlPlane;
 use super::super::strategies::service::addresses::{

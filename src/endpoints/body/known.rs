@@ -97,7 +97,7 @@ const FLOWS: &[&str] = &["FlowSchema", "PriorityLevelConfiguration"];
 const RBAC: &[&str] = &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
 
 /// True if upstream's scheme contains this kind, served or not.
-pub(crate) fn known(kind: &GroupVersionKind) -> bool {
+pub(crate) fn is_known(kind: &GroupVersionKind) -> bool {
     let retired = |(group, version, kinds): &(&str, &str, &[&str])| {
         *group == kind.group.as_str() && *version == kind.version.as_str() && kinds.contains(&kind.kind.as_str())
     };

@@ -36,7 +36,6 @@ const CHUNK: usize = 64 << 10;
 /// Approximate memory for compressing or decompressing a document, in bytes.
 pub(crate) const MEMORY: usize = 1 << 20;
 
-/// The encodings of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DocumentEncoding {
     /// JSON.
@@ -121,8 +120,8 @@ impl CachedDocument {
         clauses.iter().find_map(best)
     }
 
-    /// Responds with the document (200), a part of it (206), 304, 406, 412 or 416. Does not block the thread: large
-    /// documents are encoded off the reactor. Cancel safe.
+    /// Responds with the document (200), a part of it (206), 304, 406, 412 or 416. Does not block the thread:
+    /// large documents are encoded off the reactor. Cancel safe.
     pub(crate) async fn respond(&self, headers: &HeaderMap) -> Response {
         let Some(encoding) = self.negotiate(headers) else {
             return self.not_acceptable();
@@ -189,7 +188,8 @@ impl CachedDocument {
         self.vary(response);
     }
 
-    /// Sets `Vary`. Upstream does not compress v3 documents; clients that do not request compression see no difference.
+    /// Sets `Vary`. Upstream does not compress v3 documents; clients that do not request compression see no
+    /// difference.
     fn vary(&self, response: &mut Response) {
         if self.dialect == Dialect::V2 || response.headers().contains_key(CONTENT_ENCODING) {
             response
@@ -268,8 +268,8 @@ fn partial(packed: Bytes, part: Range<u64>, length: u64) -> Response {
     response
 }
 
-/// A response with a part of the content, decompressed while it is sent, so that a slow client only occupies one chunk of
-/// memory.
+/// A response with a part of the content, decompressed while it is sent, so that a slow client only occupies
+/// one chunk of memory.
 fn unpacked(packed: Bytes, part: Range<u64>) -> Response {
     let unpacking = Unpacking {
         decoder: GzDecoder::new(packed.reader()),
@@ -293,7 +293,8 @@ impl http_body::Body for Unpacking {
     type Error = std::io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        // In pieces, between which other threads get the core: a client may ask for the end of a large document.
+        // In pieces, between which other threads get the core: a client may ask for the end of a large
+        // document.
         while self.skip > 0 {
             pause();
             let piece = self.skip.min(CHUNK as u64);

@@ -1,5 +1,5 @@
-//! Conditions and ranges of a request for a document, as Go's `http.ServeContent` evaluates them (RFC 9110, sections 13 and
-//! 14). Start at [`serve`], or with [`Validators::check`].
+//! Conditions and ranges of a request for a document, as Go's `http.ServeContent` evaluates them (RFC 9110,
+//! sections 13 and 14). Start at [`serve`], or with [`Validators::check`].
 
 use crate::request::{Body, Response, headers};
 use bytes::Bytes;
@@ -70,7 +70,8 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// Parses the header for a document of `length` bytes. Several ranges count as none, which RFC 9110 allows.
+    /// Parses the header for a document of `length` bytes. Several ranges count as none, which RFC 9110
+    /// allows.
     pub(super) fn of(header: &str, length: u64) -> Self {
         let invalid = || Self::Unsatisfiable(INVALID);
         let Some(ranges) = header.strip_prefix("bytes=") else {
@@ -120,7 +121,8 @@ fn date(text: &str) -> Option<i64> {
     Some(date.assume_utc().unix_timestamp())
 }
 
-/// The answer to a request for a document that is in memory: all of it, a part of it, or what the conditions say.
+/// The answer to a request for a document that is in memory: all of it, a part of it, or what the conditions
+/// say.
 pub(crate) fn serve(
     body: Vec<u8>,
     content_type: &'static str,

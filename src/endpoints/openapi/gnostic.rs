@@ -4,6 +4,7 @@
 //! Entry point: [`encode`], which walks a document along a table of messages. The tables in `v2` and `v3` map
 //! JSON keys to fields. Keys without a field are dropped, as upstream does.
 
+mod common;
 mod v2;
 mod v3;
 

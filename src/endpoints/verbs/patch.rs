@@ -182,8 +182,8 @@ impl Patcher {
             .handle_strict_errors(findings, warnings, |text| refused(shown(), text))
     }
 
-    /// Decodes a patched document like a request body of the kind. `shown` is how errors show the document; without it, they
-    /// show its members sorted.
+    /// Decodes a patched document like a request body of the kind. `shown` is how errors show the document;
+    /// without it, they show its members sorted.
     fn decoded(
         &self,
         mut object: Value,

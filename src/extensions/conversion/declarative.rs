@@ -2,7 +2,7 @@
 //! conversion webhooks. `docs/conversion.md` describes them.
 //!
 //! ```text
-//! written:  annotation ─ rules (parse) ─ proof (the schemas fit, nothing is lost) ─► accepted, or refused with reasons
+//! written:  annotation ─ rules (parse) ─ proof (schemas fit, nothing is lost) ─► accepted, or refused
 //! used:     object ─ pair (one step per pair of versions on the way) ─► object of the other version
 //! ```
 //!
@@ -100,7 +100,7 @@ pub(crate) fn validate(definition: &Value) -> ErrorList {
     };
     for pair in &pairs {
         match schemas(definition, pair) {
-            Ok([from, to]) => proof::of(pair, from, to).iter().for_each(|reason| refuse(reason)),
+            Ok([from, to]) => proof::losses(pair, from, to).iter().for_each(|reason| refuse(reason)),
             Err(e) => refuse(&e),
         }
     }

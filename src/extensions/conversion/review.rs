@@ -34,7 +34,7 @@ pub enum InvalidResponse {
         /// Its `apiVersion`.
         version: String,
     },
-    /// It does not say what it is.
+    /// It has no apiVersion or kind.
     #[error("expected webhook response of {GROUP}/v1, Kind={KIND}, got {group}/{version}, Kind={kind}")]
     Untyped {
         /// The group of its `apiVersion`.

@@ -148,7 +148,7 @@ async fn honest() -> FakeWebhook {
 }
 
 #[tokio::test]
-async fn a_webhook_converts_what_is_stored_in_another_version() {
+async fn a_webhook_converts_objects_stored_in_another_version() {
     for review_version in ["v1", "v1beta1"] {
         let fake = honest().await;
         let served = Served::new(&by_webhook(&fake, json!(["v9", review_version])));
@@ -204,7 +204,7 @@ async fn a_webhook_may_change_labels_and_annotations_only() {
 type Change = fn(&mut Value);
 
 #[tokio::test]
-async fn responses_that_lie_are_refused_in_upstreams_words() {
+async fn wrong_responses_are_rejected_with_upstreams_messages() {
     fn object(review: &mut Value) -> &mut Value {
         &mut review
             .at_mut(&["response", "convertedObjects"])

@@ -42,7 +42,7 @@ const MEMORY_PER_BYTE: usize = 8;
 const SLOW_MS: u64 = 50;
 const SLOW_MS_PER_OBJECT: u64 = 8;
 
-/// Asks a webhook.
+/// Converts objects by calling a webhook.
 pub(super) struct WebhookConversion {
     /// `None` if the webhook takes none that we know.
     pub review_version: Option<ReviewVersion>,

@@ -48,7 +48,7 @@ impl Defined {
             None => definition.versions.iter().map(|_| Arc::default()).collect(),
             // Conditions and metadata do not concern what is served.
             Some(old) if old.serves_as(&definition) => old.versions.clone(),
-            Some(old) => old.kept(&definition),
+            Some(old) => old.reusable_versions(&definition),
         };
         Self {
             definition,
@@ -64,7 +64,7 @@ impl Defined {
 
     /// The versions for a changed definition: used ones whose schema and settings are the same are kept,
     /// others start over.
-    fn kept(&self, definition: &Definition) -> Vec<Arc<LazyVersion>> {
+    fn reusable_versions(&self, definition: &Definition) -> Vec<Arc<LazyVersion>> {
         let used = self.versions.iter().any(|v| v.is_used());
         let trees = used.then(|| (self.definition.tree(), definition.tree()));
         let keep = |version: &Version| {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     /// The versions of a used definition that a change keeps, after the others were retired.
-    fn kept(next: Arc<Definition>) -> [bool; 2] {
+    fn versions_kept(next: Arc<Definition>) -> [bool; 2] {
         let used = Defined::new(definition("u", 1, ["a", "b"]), None);
         used.versions.iter().for_each(|v| v.set_broken());
         let next = Defined::new(next, Some(&used));
@@ -320,23 +320,23 @@ mod tests {
     #[test]
     fn a_change_replaces_only_the_versions_it_concerns() {
         assert_eq!(
-            kept(definition("u", 1, ["a", "b"])),
+            versions_kept(definition("u", 1, ["a", "b"])),
             [true, true],
             "the spec is the same"
         );
         assert_eq!(
-            kept(definition("u", 2, ["a", "b"])),
+            versions_kept(definition("u", 2, ["a", "b"])),
             [true, true],
             "nothing served has changed"
         );
-        assert_eq!(kept(definition("u", 2, ["a", "c"])), [true, false]);
+        assert_eq!(versions_kept(definition("u", 2, ["a", "c"])), [true, false]);
         assert_eq!(
-            kept(definition("u", 2, ["c", "b"])),
+            versions_kept(definition("u", 2, ["c", "b"])),
             [false, false],
             "writes end in the storage version"
         );
         assert_eq!(
-            kept(definition("other", 1, ["a", "b"])),
+            versions_kept(definition("other", 1, ["a", "b"])),
             [false, false],
             "another object"
         );

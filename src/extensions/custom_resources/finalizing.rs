@@ -6,7 +6,7 @@
 //! deleted ─▶ Terminating=True InstanceDeletionInProgress
 //!    ├─ never established, or a built-in resource ──────────────────┐
 //!    └─ delete all instances, wait until they are gone ─┬─ gone ────┴─▶ Terminating=False, finalizer removed
-//!                                                       └─ failed ───▶ Terminating=True with the reason, retried
+//!                                                       └─ failed ───▶ Terminating=True with reason; retried
 //! ```
 
 use super::Definition;

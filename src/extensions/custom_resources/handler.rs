@@ -47,7 +47,7 @@ impl CustomResourceHandler {
     /// Waits until a definition whose `Established` condition a client may have seen is in the catalog.
     async fn catch_up(&self) {
         if !self.definitions.is_current(&*self.storage) {
-            // A late informer serves what it knows.
+            // If the informer lags, the request is served from its current state.
             let _ = tokio::time::timeout(CATCH_UP, self.definitions.catch_up(&*self.storage)).await;
         }
     }

@@ -4,7 +4,7 @@
 //! Entry point: [`published`].
 
 use super::scale::{Scale, ScalePaths};
-use super::version::{check_names, kept, outline};
+use super::version::{check_names, outline, pruning_schema};
 use super::{Definition, Version, selectable};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::codec::json::projection::{self, Mask, Step};
@@ -68,7 +68,7 @@ fn schema_text(stored: &StoredJson, index: usize) -> Bytes {
     let tree = json::decode(&stored).unwrap_or_default();
     let version = tree.at(&["spec", "versions"]).items().get(index);
     let schema = version.map_or(&Value::Null, |v| v.at(&SCHEMA));
-    json::to_vec(&kept(tree.get("spec"), schema)).into()
+    json::to_vec(&pruning_schema(tree.get("spec"), schema)).into()
 }
 
 #[cfg(test)]

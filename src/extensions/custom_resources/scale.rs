@@ -18,7 +18,7 @@ use crate::registry::{Schema, Store, Subresource, SubresourceBehaviour, Verbs};
 use handler::ScaleHandler;
 use std::sync::Arc;
 
-/// Where the objects of one version of a definition have what their Scale shows.
+/// The paths of the Scale fields in the objects of one version of a definition.
 #[derive(Clone, Debug)]
 pub(crate) struct ScalePaths {
     wanted: Path,

@@ -30,7 +30,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use tokio::sync::OnceCell;
 
-/// About what compiling a schema allocates, by byte of its definition.
+/// Estimated bytes allocated per byte of a definition whose schema is compiled.
 const MEMORY_PER_BYTE: usize = 12;
 
 /// A version ready to serve requests.
@@ -256,7 +256,7 @@ impl Builder {
             let name = spec.str_at(&["name"]);
             let gvk = GroupVersionKind::new(&definition.group, name, definition.accepted.kind());
             let schema = spec.at(&["schema", "openAPIV3Schema"]);
-            let (structural, source) = self.schemas.compile(&kept(tree.get("spec"), schema))?;
+            let (structural, source) = self.schemas.compile(&pruning_schema(tree.get("spec"), schema))?;
             all.push(CompiledVersion {
                 name: name.to_owned(),
                 // Extracted where selectors need them.
@@ -350,7 +350,7 @@ pub(super) fn outline(definition: &Definition, version: &Version, schema: Arc<dy
 
 /// The schema that objects are pruned by. A definition from before structural schemas may have none, or
 /// preserve unknown fields everywhere; only stored ones can be like that.
-pub(super) fn kept<'a>(spec: &Value, schema: &'a Value) -> Cow<'a, Value> {
+pub(super) fn pruning_schema<'a>(spec: &Value, schema: &'a Value) -> Cow<'a, Value> {
     let preserves = spec.get("preserveUnknownFields").as_bool() == Some(true);
     if !schema.is_null() && !preserves {
         return Cow::Borrowed(schema);
@@ -431,12 +431,12 @@ mod tests {
     #[test]
     fn old_definitions_keep_unknown_fields() {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}});
-        assert_eq!(*kept(&json!({}), &schema), schema);
+        assert_eq!(*pruning_schema(&json!({}), &schema), schema);
         for (spec, schema) in [
             (json!({}), Value::Null),
             (json!({"preserveUnknownFields": true}), schema.clone()),
         ] {
-            let structural = StructuralSchema::parse(&kept(&spec, &schema)).expect("structural");
+            let structural = StructuralSchema::parse(&pruning_schema(&spec, &schema)).expect("structural");
             let mut object = json!({"spec": {"a": "x", "b": 1}, "other": {"x": [1]}});
             assert_eq!(structural.prune(&mut object), Vec::<String>::new());
             assert_eq!(object, json!({"spec": {"a": "x", "b": 1}, "other": {"x": [1]}}));

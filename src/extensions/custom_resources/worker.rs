@@ -1,5 +1,5 @@
-//! [`DefinitionWorker`]: what the controllers of definitions share: a queue of names, the tasks that work it
-//! off, and the write of a status. What to queue and what to write is each controller's own.
+//! [`DefinitionWorker`]: the shared parts of the controllers of definitions: a queue of names, the tasks that
+//! process it, and the update of a status. Each controller decides what to queue and what to write.
 
 use super::Definition;
 use crate::apimachinery::status::Result;

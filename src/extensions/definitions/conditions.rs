@@ -1,5 +1,5 @@
-//! Conditions that follow from the content of a definition alone. Controllers write them; these functions
-//! only say what they are.
+//! Conditions that follow from the content of a definition alone. These functions compute them; controllers
+//! write them.
 
 use super::approval::{Approval, is_protected};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};

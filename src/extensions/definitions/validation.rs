@@ -127,7 +127,7 @@ fn spec(out: &mut ErrorList, v: &Value, options: &Options) {
         ));
     }
     conversion::conversion(out, spec.get("conversion"), &options, &conversion_at);
-    // The proof that rules lose nothing needs valid schemas.
+    // The round-trip proof of conversion rules needs valid schemas.
     if out.is_empty() {
         out.extend(declarative::validate(v));
     }

@@ -37,7 +37,6 @@ impl Names {
         &self.plural
     }
 
-    /// The singular.
     pub(crate) fn singular(&self) -> &str {
         &self.singular
     }
@@ -47,17 +46,14 @@ impl Names {
         &self.short
     }
 
-    /// The kind.
     pub(crate) fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// The kind of lists.
     pub(crate) fn list_kind(&self) -> &str {
         &self.list_kind
     }
 
-    /// The categories.
     pub(crate) fn categories(&self) -> &[Str] {
         &self.categories
     }
@@ -79,7 +75,7 @@ impl TakenNames {
             taken.resources.extend(n.short.iter().cloned());
             taken.kinds.extend([n.kind.clone(), n.list_kind.clone()]);
         }
-        // Unset names are empty and conflict with nothing.
+        // Unset names are empty strings, which do not conflict.
         taken.resources.remove("");
         taken.kinds.remove("");
         taken

@@ -11,17 +11,17 @@ const REMEMBERED: usize = 64;
 thread_local! {
     /// Direct-mapped; a collision evicts. SHA-256 costs more than everything else in the classification, and
     /// most requests of a thread are of a few flows.
-    static RECENT: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+    static RECENT: RefCell<Vec<CachedFlow>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A flow's id and its hash.
 #[derive(Clone, Default)]
-struct Known {
+struct CachedFlow {
     id: Vec<u8>,
     hash: u64,
 }
 
-impl Known {
+impl CachedFlow {
     fn is_of(&self, schema: &[u8], distinguisher: &[u8]) -> bool {
         let Some((name, rest)) = self.id.split_at_checked(schema.len()) else {
             return false;
@@ -38,7 +38,7 @@ pub(crate) fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
     }
     RECENT.with_borrow_mut(|recent| {
         if recent.is_empty() {
-            recent.resize(REMEMBERED, Known::default());
+            recent.resize(REMEMBERED, CachedFlow::default());
         }
         let known = &mut recent[place(schema, distinguisher)];
         if !known.is_of(schema, distinguisher) {

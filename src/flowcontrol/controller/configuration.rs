@@ -1,5 +1,5 @@
-//! What levels there are and how many seats each of them has: from the stored objects
-//! ([`digest`](FlowController::digest)) and from demand ([`rebalance`](FlowController::rebalance)).
+//! The set of levels and the seats of each: from the stored objects ([`digest`](FlowController::digest)) and
+//! from demand ([`rebalance`](FlowController::rebalance)).
 
 use super::FlowController;
 use super::spec::LevelSpec;
@@ -12,7 +12,7 @@ use http::HeaderValue;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A level with what is needed to configure it.
+/// A level with its configuration state.
 pub(in crate::flowcontrol) struct ManagedLevel {
     pub level: Arc<Level>,
     spec: LevelSpec,

@@ -1,4 +1,4 @@
-//! [`Series`]: what one flow schema does in one level.
+//! [`Series`]: the metrics of one flow schema in one level.
 
 use super::Families;
 use prometheus::local::{LocalHistogram, LocalIntCounter};
@@ -102,7 +102,7 @@ impl Series {
         samples.observe(f64::from(watches));
     }
 
-    /// Adds what was counted to the shared series, before a scrape reads them.
+    /// Adds the local counts to the shared series, before a scrape reads them.
     pub(crate) fn flush(&self) {
         if let Some(counter) = self.dispatched.get() {
             counter.flush();

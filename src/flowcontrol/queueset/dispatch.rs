@@ -185,7 +185,7 @@ impl<T> QueueSet<T> {
         if let Some(index) = queue {
             let queue = self.queues.at(index);
             queue.executing -= 1;
-            // The estimate is replaced by what it really took.
+            // The estimated work is replaced by the measured one.
             let really = SeatSeconds::of(f64::from(work.initial_seats), uncharged);
             queue.next_dispatch = queue.next_dispatch + really - ESTIMATED_SERVICE.times(work.initial_seats);
             if !queue.is_active() {

@@ -1,4 +1,4 @@
-//! What a set shows of itself: to its level, to metrics, and to dumps.
+//! Views of a set, for its level, for metrics, and for dumps.
 
 use super::queue::Queue;
 use super::requests::{Id, List, Request, State};

@@ -29,7 +29,7 @@ impl Queue {
         self.waiting.len > 0 || self.executing > 0
     }
 
-    /// True if it holds nothing. What is left of it does not matter for its next request.
+    /// True if the queue is empty. Its other state then does not affect the next request.
     fn is_empty(&self) -> bool {
         !self.is_active() && self.seats_in_use == 0 && self.unfinished == 0
     }

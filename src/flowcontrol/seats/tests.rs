@@ -82,7 +82,7 @@ fn a_request_may_occupy_a_part_of_the_level() {
 }
 
 #[test]
-fn a_busy_level_borrows_what_idle_ones_lend_and_returns_it_within_a_period() {
+fn a_busy_level_borrows_seats_of_idle_ones_and_returns_them_within_a_period() {
     let all = limits(600, &defaults());
     let total: u32 = all.iter().map(|l| l.nominal).sum();
     let mut watermarks = [0.0; 8];

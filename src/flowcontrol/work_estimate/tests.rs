@@ -27,7 +27,7 @@ fn seats_of(query: &str, count: u64, average_bytes: u64, max_seats: u32, from_ca
 
 /// The cases of upstream's `width_test.go`, which has no consistent reads from the cache.
 #[test]
-fn lists_cost_what_upstream_expects() {
+fn list_estimates_equal_upstreams() {
     let exact = "resourceVersion=1&resourceVersionMatch=Exact";
     for (query, count, size, max, seats) in [
         ("limit=invalid", 799, 10_000, 100, 100),

@@ -1,6 +1,6 @@
 //! CA bundles: [`CaPool`] is a parsed bundle, [`DynamicCa`] one that can be reloaded.
 
-use super::source::{CertError, Reload, Seen, read};
+use super::source::{CertError, ContentDigest, Reload, read};
 use crate::request::{ClientCaSource, TrustAnchors};
 use crate::sync::{Mutex, MutexGuard};
 use crate::x509::pem;
@@ -67,7 +67,7 @@ pub struct DynamicCa {
     /// The union of the parts.
     current: ArcSwap<CaPool>,
     changes: watch::Sender<u64>,
-    seen: Seen,
+    seen: ContentDigest,
 }
 
 /// The parts of a [`DynamicCa`].
@@ -86,7 +86,7 @@ impl DynamicCa {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Arc<Self>, CertError> {
         let path = path.as_ref();
         let pem = read(path)?;
-        let seen = Seen::default();
+        let seen = ContentDigest::default();
         seen.is_new(&[&pem]);
         let pool = CaPool::from_pem(pem).map_err(|e| e.at(path))?;
         Ok(Arc::new(Self {
@@ -105,7 +105,7 @@ impl DynamicCa {
             parts: Mutex::new(Parts::of(pool.clone())),
             current: ArcSwap::from_pointee(pool),
             changes: watch::Sender::new(0),
-            seen: Seen::default(),
+            seen: ContentDigest::default(),
         })
     }
 

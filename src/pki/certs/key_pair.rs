@@ -1,7 +1,7 @@
 //! Certificate chains with their private keys: [`KeyPairData`] is a parsed pair, [`DynamicKeyPair`] one that
 //! can be reloaded.
 
-use super::source::{CertError, Reload, Seen, read};
+use super::source::{CertError, ContentDigest, Reload, read};
 use crate::x509::pem;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -135,7 +135,7 @@ pub(crate) struct DynamicKeyPair {
     provider: Arc<CryptoProvider>,
     current: ArcSwap<KeyPairData>,
     changes: watch::Sender<u64>,
-    seen: Seen,
+    seen: ContentDigest,
 }
 
 impl DynamicKeyPair {
@@ -150,7 +150,7 @@ impl DynamicKeyPair {
     ) -> Result<Arc<Self>, CertError> {
         let (cert, key) = (cert.as_ref(), key.as_ref());
         let (cert_pem, key_pem) = (read(cert)?, read(key)?);
-        let seen = Seen::default();
+        let seen = ContentDigest::default();
         seen.is_new(&[&cert_pem, &key_pem]);
         let data = KeyPairData::from_pem(cert_pem, key_pem, &provider).map_err(|e| e.at(cert))?;
         if data.is_expired(SystemTime::now()) {
@@ -173,7 +173,7 @@ impl DynamicKeyPair {
             provider,
             current: ArcSwap::from_pointee(data),
             changes: watch::Sender::new(0),
-            seen: Seen::default(),
+            seen: ContentDigest::default(),
         })
     }
 

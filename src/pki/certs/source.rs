@@ -81,9 +81,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, CertError> {
 
 /// Digest of the content last read, valid or not, so that each content is validated and logged only once.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<Option<[u8; 32]>>);
+pub(super) struct ContentDigest(Mutex<Option<[u8; 32]>>);
 
-impl Seen {
+impl ContentDigest {
     /// True if the content (its parts in order) differs from that of the previous call.
     pub(super) fn is_new(&self, parts: &[&[u8]]) -> bool {
         let mut context = digest::Context::new(&digest::SHA256);

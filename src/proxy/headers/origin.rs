@@ -1,4 +1,4 @@
-//! Browser isolation: limits what a backend's response may do in a browser.
+//! Browser isolation: limits the effects of a backend's response in a browser.
 //!
 //! To a browser all backends share one origin, that of the gateway, where the user may also be logged in.
 //! Headers that set state for the origin (cookies, credentials, transport security) are therefore removed,

@@ -94,7 +94,7 @@ impl Special {
         found
     }
 
-    /// Removes hop-by-hop headers; returns the flags of what is left.
+    /// Removes hop-by-hop headers; returns the flags of the remaining ones.
     pub(crate) fn strip_hop_by_hop(mut self, headers: &mut HeaderMap) -> Self {
         // Headers named in `Connection` may themselves be special, so the flags are computed again.
         if self.connection {
@@ -125,8 +125,8 @@ impl Special {
         rest
     }
 
-    /// Removes what a backend may not send to clients (hop-by-hop and CORS headers); returns the flags of
-    /// what is left.
+    /// Removes headers that a backend may not send to clients (hop-by-hop and CORS headers); returns the
+    /// flags of the remaining ones.
     pub(crate) fn clean_response(self, headers: &mut HeaderMap) -> Self {
         let rest = self.strip_hop_by_hop(headers);
         if rest.cors {

@@ -24,7 +24,7 @@ pub enum Source {
     ConfigMap,
 }
 
-/// Why a reference is invalid: what it has to look like.
+/// Why a reference is invalid. The message states the required form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidReference {
     /// It does not refer to CA certificates.

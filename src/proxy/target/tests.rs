@@ -8,23 +8,26 @@ fn object(annotations: Value) -> Value {
     v
 }
 
-fn of(annotations: Value) -> Result<BackendOptions, String> {
+fn parse_annotations(annotations: Value) -> Result<BackendOptions, String> {
     read(&object(annotations)).map_err(|e| aggregate(&e))
 }
 
 fn target(urls: &str) -> Target {
-    let backend = of(json!({"torana.dev/backend-urls": (urls), "torana.dev/backend-server-name": "api.example.com"}));
+    let backend = parse_annotations(
+        json!({"torana.dev/backend-urls": (urls), "torana.dev/backend-server-name": "api.example.com"}),
+    );
     backend.unwrap().target.unwrap().as_ref().clone()
 }
 
 #[test]
 fn urls_become_addresses_and_a_name() {
-    assert_eq!(of(json!({})), Ok(BackendOptions::default()));
+    assert_eq!(parse_annotations(json!({})), Ok(BackendOptions::default()));
     assert_eq!(
-        of(json!({"example.com/backend-urls": "x"})),
+        parse_annotations(json!({"example.com/backend-urls": "x"})),
         Ok(BackendOptions::default())
     );
-    let t = of(json!({"torana.dev/backend-urls": "https://Api.example.com, https://api.example.com:8443/"}));
+    let t =
+        parse_annotations(json!({"torana.dev/backend-urls": "https://Api.example.com, https://api.example.com:8443/"}));
     let t = t.unwrap().target.unwrap();
     let all: Vec<&str> = t.addresses.iter().map(|a| &**a).collect();
     assert_eq!(all, ["api.example.com:443", "api.example.com:8443"]);
@@ -47,7 +50,9 @@ fn places_are_grouped_into_weighted_failover_tiers() {
 
 #[test]
 fn unix_sockets_are_valid_places() {
-    let t = of(json!({"torana.dev/backend-urls": "http+unix:///run/a.sock, h2c+unix:///run/b.sock;uid=1000"}));
+    let t = parse_annotations(
+        json!({"torana.dev/backend-urls": "http+unix:///run/a.sock, h2c+unix:///run/b.sock;uid=1000"}),
+    );
     let t = t.unwrap().target.unwrap();
     assert_eq!(&*t.server_name, "localhost");
     let sockets: Vec<&Socket> = t.endpoints.iter().filter_map(|p| p.socket.as_ref()).collect();
@@ -61,7 +66,7 @@ fn unix_sockets_are_valid_places() {
 
 #[test]
 fn references_timeouts_and_limits_are_parsed() {
-    let b = of(json!({
+    let b = parse_annotations(json!({
         "torana.dev/backend-ca-from": "configmap/kube-system/roots",
         "torana.dev/backend-client-certificate-from": "secret/gateway/client",
         "torana.dev/backend-connect-timeout": "500ms",
@@ -82,7 +87,7 @@ fn references_timeouts_and_limits_are_parsed() {
         (b.timeouts.header, b.max_requests),
         (Some(Duration::from_secs(5)), Some(20))
     );
-    let b = of(json!({"torana.dev/backend-ca-from": "secret/a/b/root.pem"})).unwrap();
+    let b = parse_annotations(json!({"torana.dev/backend-ca-from": "secret/a/b/root.pem"})).unwrap();
     assert_eq!(&*b.ca_from.unwrap().key, "root.pem");
 }
 
@@ -119,7 +124,7 @@ fn invalid_values_are_field_errors() {
         ("http+unix:///run/../a.sock", "must name the absolute path of a socket"),
         ("http+unix:///run/%2e%2e/a", "must name the absolute path of a socket"),
     ] {
-        let message = of(json!({"torana.dev/backend-urls": (urls)})).unwrap_err();
+        let message = parse_annotations(json!({"torana.dev/backend-urls": (urls)})).unwrap_err();
         assert!(message.contains(why), "{urls}: {message}");
         assert!(
             message.contains("metadata.annotations[torana.dev/backend-"),
@@ -177,7 +182,7 @@ fn invalid_values_are_field_errors() {
         let key = format!("torana.dev/{key}");
         let mut annotations = Value::object();
         annotations.set(&[key.as_str()], value);
-        let message = of(annotations).unwrap_err();
+        let message = parse_annotations(annotations).unwrap_err();
         assert!(
             message.starts_with(&format!("metadata.annotations[{key}]: ")),
             "{message}"
@@ -188,7 +193,7 @@ fn invalid_values_are_field_errors() {
 
 #[test]
 fn all_errors_are_reported_together() {
-    let message = of(json!({
+    let message = parse_annotations(json!({
         "torana.dev/backend-urls": "ftp://a, https://b;weight=x",
         "torana.dev/backend-connect-timeout": "soon",
         "torana.dev/backend-max-requests-inflight": "-1",

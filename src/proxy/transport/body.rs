@@ -20,8 +20,8 @@ use std::sync::Weak;
 use std::task::{Context, Poll};
 use tokio::time::{Instant, Sleep};
 
-/// A response body from a backend. Dropping it before its end cancels the request at the backend. `G` is what
-/// the caller wants to be held until then.
+/// A response body from a backend. Dropping it before its end cancels the request at the backend. `G` is a
+/// guard that is held until then, such as a permit.
 pub(crate) struct BackendBody<G = ()> {
     source: Source,
     hold: Hold,

@@ -27,7 +27,7 @@ impl Default for ConnectionLimits {
 /// How long a request waits for another one to free its connection while the connection limit is reached.
 pub(super) const MAX_CONNECTION_WAIT: Duration = Duration::from_secs(5);
 
-/// Counters of what is in use at one address, and a notification when some of it is freed.
+/// Counters of the connections and streams in use at one address, and a notification when some are released.
 #[derive(Default)]
 pub(super) struct ConnectionLimiter {
     open: AtomicUsize,

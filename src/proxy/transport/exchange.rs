@@ -105,8 +105,8 @@ pub(super) fn is_idempotent(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
 
-/// Sends a request. As much as possible is done on the call, so that the returned future does not carry the
-/// request. `upload` records what is sent of its body, if there is one.
+/// Sends a request. As much as possible is done before the first poll, so that the returned future does not
+/// carry the request. `upload` records the sent bytes of its body, if there is one.
 pub(super) fn exchange<'t>(
     host: &'t Arc<Host>,
     lease: Lease,

@@ -71,7 +71,7 @@ pub(super) struct Keepalive {
 /// Outcome of one keepalive check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeepaliveState {
-    /// The backend is alive as far as is known.
+    /// No ping is overdue.
     Alive,
     /// It has not answered a ping in time: no new requests are sent on the connection.
     PingMissed,
@@ -227,8 +227,8 @@ impl Stream {
         self.connection.ping_missed.clone()
     }
 
-    /// Sends a request and returns the future of the response's head. What cannot be sent of the body at once
-    /// is uploaded by a task of `tasks`, while the response may already arrive.
+    /// Sends a request and returns the future of the response's head. The part of the body that cannot be
+    /// sent at once is uploaded by a task of `tasks`, while the response may already arrive.
     ///
     /// The head is sent on the call, not on the first poll: the returned future then need not carry the
     /// request and is small. Dropping it resets the stream.

@@ -60,7 +60,7 @@ impl Host {
             });
     }
 
-    /// Sends the probe. Any complete response counts as alive, whatever its status.
+    /// Sends the probe. Any complete response counts as alive, with any status.
     async fn send_probe(self: &Arc<Self>) -> Result<(), ProbeError> {
         let lease = self.checkout(false).await.map_err(|why| match why {
             NoConnection::Dial(e) => ProbeError::Dial(e),

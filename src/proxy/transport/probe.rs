@@ -1,5 +1,5 @@
-//! [`ProbeRequest`]: what is sent to an address to find out whether it has recovered; [`ProbeState`]: whether
-//! that is under way.
+//! [`ProbeRequest`]: the request that finds out whether an address has recovered; [`ProbeState`]: whether it
+//! is under way.
 
 use super::Outgoing;
 use crate::request::Body;

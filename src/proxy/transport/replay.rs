@@ -130,7 +130,7 @@ struct RecordingBody {
     identity: Arc<IdentityHeaders>,
 }
 
-/// Wraps a body to record what is sent of it, and strips trailers that claim an identity.
+/// Wraps a body to record its sent chunks, and strips trailers that claim an identity.
 pub(super) fn record(body: Body, identity: Arc<IdentityHeaders>) -> (Body, ReplayRecord) {
     let record = ReplayRecord::default();
     let recording = RecordingBody {

@@ -1,4 +1,4 @@
-//! [`EndpointState`]: what status pages show of one address.
+//! [`EndpointState`]: the state of one address, for status pages.
 
 use crate::apimachinery::value::Value;
 use crate::json;

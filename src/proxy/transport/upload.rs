@@ -22,7 +22,7 @@ struct Pump {
     chunk: Bytes,
 }
 
-/// Sends what can be sent at once and spawns a task for the rest, if any.
+/// Sends as much as the window allows and spawns a task for the rest, if any.
 pub(super) async fn start(body: Body, stream: SendStream<Bytes>, tasks: &TaskGroup) -> Option<Upload> {
     let mut pump = Pump {
         body,
@@ -64,10 +64,10 @@ impl Upload {
 // === impl Pump ===
 
 impl Pump {
-    /// Ready when nothing is left to send: all is sent, or the stream or the body failed.
+    /// Ready when the upload has ended: everything is sent, or the stream or the body failed.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            // Polled in each round to register this task, so that a reset wakes it whatever it waits for.
+            // Polled in each round to register this task, so that a reset wakes it in every state.
             if self.stream.poll_reset(cx).is_ready() {
                 return Poll::Ready(());
             }

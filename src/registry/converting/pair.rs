@@ -1,4 +1,4 @@
-//! Built-in kinds with two versions, of which one (the *hub*) is stored.
+//! Built-in kinds with two versions, one of which (the *hub*) is stored.
 
 use super::{Conversion, Converting, KindVersion, KindVersions, RenameField, Shape};
 use crate::apimachinery::value::Value;

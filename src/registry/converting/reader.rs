@@ -16,7 +16,7 @@ use std::sync::Arc;
 const CONVERTED_IN_PLACE: usize = 32 << 10;
 /// Upper bound of the memory reserved for one conversion on the compute pool.
 const MEMORY: usize = 8 << 20;
-/// About what converting an object allocates, by byte of its stored form: two trees and the served bytes.
+/// Estimated bytes allocated per stored byte of a converted object: two trees and the served bytes.
 const MEMORY_PER_BYTE: usize = 16;
 
 /// Reads one version of a kind.
@@ -25,7 +25,7 @@ pub(super) struct Reader {
     served: usize,
     /// The first bytes of our own encoding of an object in the served version.
     head: Vec<u8>,
-    /// The mark of entries whose bytes are known to be what this version serves; `None` if it has no shape.
+    /// The mark of entries whose stored bytes are what this version serves; `None` if it has no shape.
     mark: Option<u64>,
     /// Versions from which a conversion changes `apiVersion` only: their marks, and how their encodings
     /// start.
@@ -94,7 +94,7 @@ impl Reader {
         self.budget.as_ref()
     }
 
-    /// True if the stored bytes are known to be what this version serves.
+    /// True if the entry is marked: its stored bytes are what this version serves.
     pub(crate) fn is_served_as_stored(&self, entry: &Entry) -> bool {
         match self.mark {
             Some(mark) => entry.shape.is(mark),
@@ -115,12 +115,12 @@ impl Reader {
         })
     }
 
-    /// The served entry if it is at hand.
+    /// The served entry, if it needs no conversion or is cached.
     pub(crate) fn at_hand(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
         if self.is_served_as_stored(entry) {
             return Some(entry.clone());
         }
-        entry.encodings.cached_entry(self.key(None))
+        entry.encodings.cached_object(self.key(None))
     }
 
     /// Returns the served entry of a stored one.
@@ -142,7 +142,7 @@ impl Reader {
             if self.is_served_as_stored(entry) {
                 continue;
             }
-            match entry.encodings.cached_entry(self.key(None)) {
+            match entry.encodings.cached_object(self.key(None)) {
                 Some(cached) => *entry = cached,
                 None => match self.respelled(entry) {
                     Some(respelled) => *entry = respelled,
@@ -208,8 +208,7 @@ impl Reader {
         let decoded = stage(size, move || reader.decode(todo)).await??;
         let mut served = decoded.served;
         if !decoded.waiting.is_empty() {
-            // The webhook is awaited between two jobs, so that a slow one occupies nothing of the compute
-            // pool.
+            // The webhook is awaited between two jobs, so that a slow one does not occupy the compute pool.
             let objects = match decoded.converting {
                 Converting::Done(objects) => objects?,
                 Converting::Pending(objects) => objects.await?,
@@ -244,7 +243,7 @@ impl Reader {
                 ..Entry::clone(stored)
             }
         };
-        Some(stored.encodings.entry(self.budget.as_ref(), self.key(None), make))
+        Some(stored.encodings.object(self.budget.as_ref(), self.key(None), make))
     }
 
     /// Decodes entries, finishes those of the served version, and starts to convert the others.
@@ -313,7 +312,7 @@ impl Reader {
             stale: true,
             ..draft.into_entry(&stored.key, stored.revision)
         };
-        stored.encodings.entry(self.budget.as_ref(), self.key(None), make)
+        stored.encodings.object(self.budget.as_ref(), self.key(None), make)
     }
 
     fn fields(&self, stored: &Entry, object: &Value) -> Vec<(Str, Str)> {
@@ -335,7 +334,7 @@ fn mark(version: &KindVersion) -> Option<u64> {
     let fingerprint = version.shape.as_ref()?.fingerprint();
     let mut hasher = DefaultHasher::new();
     (fingerprint, version.api_version.as_str()).hash(&mut hasher);
-    // An entry's mark is 0 if nothing is known of it.
+    // 0 means that an entry has no mark.
     (fingerprint != 0).then(|| hasher.finish().max(1))
 }
 

@@ -4,7 +4,7 @@
 //! everything                                              → passed on
 //! name, namespace, and labels that no conversion changes  → passed on
 //! fields that storage extracts, under other names         → passed on, renamed
-//! anything else  → entries served as they are stored: tested before; others: pass, and are tested after conversion
+//! anything else  → entries served as stored: tested before; others: pass, tested after conversion
 //! ```
 
 use super::reader::{Reader, renamed};
@@ -67,7 +67,7 @@ impl Select for Renamed {
     }
 }
 
-/// Tests what can be tested before conversion.
+/// The part of a selector that can be evaluated before conversion.
 struct Early {
     test: Arc<dyn Select>,
     reader: Arc<Reader>,

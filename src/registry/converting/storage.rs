@@ -157,7 +157,7 @@ impl Storage for ConvertingStorage {
             && !there.stale
             && there.unversioned() == stored.json
         {
-            // Nothing would change, not even the version in which the object is stored.
+            // The stored bytes would stay the same, including their version.
             return self.reader.one(there).await;
         }
         self.written(self.inner.put(key, when, stored, ttl).await).await

@@ -253,7 +253,7 @@ fn conversions() -> [Arc<Renaming>; 2] {
 }
 
 #[tokio::test]
-async fn a_list_of_mixed_versions_is_one_call_for_what_is_in_another_version() {
+async fn a_list_of_mixed_versions_converts_the_others_in_one_call() {
     for conversion in conversions() {
         let stored = stored();
         let kind = versions(&conversion, 1);

@@ -3,7 +3,7 @@
 //! ```text
 //! item ─ nothing to convert, or cached ────────────────────► delivered
 //!      └ with those already available behind it: a batch ──► one conversion ──► delivered one by one
-//!                                                              └ fails: each alone; the first that fails ends the watch
+//!                                                      └ fails: each alone; the first failure ends the watch
 //! ```
 
 use super::reader::Reader;
@@ -66,7 +66,7 @@ impl ConvertingWatch {
         });
     }
 
-    /// The next converted item that is at hand. `None` if the watch below is to be read.
+    /// The next converted item that is ready. `None` if the underlying watch is to be polled.
     fn poll_converted(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchItem>> {
         if let Some(converting) = &mut self.converting {
             self.converted = ready!(converting.poll_unpin(cx));
@@ -98,8 +98,7 @@ fn after_conversion(reader: &Arc<Reader>, test: &Arc<dyn Select>) -> Predicate {
 fn immediate(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, item: WatchItem) -> Result<WatchItem, WatchItem> {
     match item {
         WatchItem::Initial(entry) => {
-            // An entry may have passed the test before conversion only because it was not known to be served
-            // as stored.
+            // An entry may have passed the test before conversion only because it had no mark yet.
             let selected = |served: &Arc<Entry>| match test {
                 None => true,
                 Some(test) => Arc::ptr_eq(served, &entry) && reader.selects(&**test, served),
@@ -129,7 +128,7 @@ fn immediate(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, item: WatchIt
             }
             match event
                 .encodings
-                .cached_event(reader.key(Some(t)))
+                .cached_object(reader.key(Some(t)))
                 .filter(|_| test.is_none())
             {
                 Some(served) => Ok(WatchItem::Change(t, served)),
@@ -197,7 +196,7 @@ async fn convert_together(
                 // The key names the type, so that the converted event is shared by those that agree.
                 let entry = next();
                 let make = || Event::new(entry, None, *t == EventType::Deleted);
-                let event = event.encodings.event(reader.budget(), reader.key(Some(*t)), make);
+                let event = event.encodings.object(reader.budget(), reader.key(Some(*t)), make);
                 served.push_back(WatchItem::Change(*t, event));
             }
             (WatchItem::Change(_, event), Some(test)) => {

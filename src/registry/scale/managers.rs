@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! entry of the object            in the Scale              in the object after the write
-//! owns the replicas              owns spec.replicas        unchanged if still in the Scale under the same identity, else
-//!                                                          without replicas
+//! owns the replicas              owns spec.replicas        unchanged if still in the Scale under the same
+//!                                                          identity, else without replicas
 //! does not own the replicas      none                      unchanged
 //! has an unknown version         none                      none
 //! -                              new                       owns the replicas, at the version of the request

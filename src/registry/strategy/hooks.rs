@@ -23,8 +23,7 @@ pub enum Outcome<'a> {
         /// The stored object; `None` for a create.
         old: Option<&'a Value>,
     },
-    /// The object has been removed. Also follows the `Updated` of an update that removed what held the
-    /// object.
+    /// The object has been deleted. Also follows `Updated` if the update removed the last finalizer.
     Deleted,
 }
 
@@ -38,8 +37,8 @@ pub trait SideEffects: Send + Sync {
     /// The Status to reject the write with.
     async fn begin(&self, cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()>;
 
-    /// Runs at the end of each write whose [`begin`](Self::begin) succeeded, and after each removal. Releases
-    /// what an abandoned write has allocated, and what the object no longer needs.
+    /// Runs at the end of each write whose [`begin`](Self::begin) succeeded, and after each deletion.
+    /// Releases the allocations of an abandoned write, and those that the object no longer needs.
     async fn end(&self, cx: &Context, object: &Value, outcome: Outcome<'_>);
 }
 

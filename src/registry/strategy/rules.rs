@@ -11,7 +11,7 @@ pub struct Rules {
     pub garbage_collection: GarbageCollection,
     /// A warning for deletes that specify no propagation policy (Jobs, which orphan their pods).
     pub missing_propagation_warning: Option<&'static str>,
-    /// A warning added to every request for the kind, whatever its verb and outcome.
+    /// A warning added to every request for the kind, for all verbs and outcomes.
     pub deprecation: Option<&'static str>,
     /// Annotations that represent fields of upstream's internal type; metadata-only responses omit them.
     pub wire_annotations: &'static [&'static str],

@@ -25,7 +25,7 @@ pub(super) fn uuid(s: &str, version: u8) -> bool {
     digits.next().is_none()
 }
 
-/// The ASCII digits of `s` without what `skip` matches; `None` if anything else remains.
+/// The ASCII digits of `s` without the characters that `skip` matches; `None` if any others remain.
 fn digits(s: &str, skip: impl Fn(char) -> bool) -> Option<Vec<u32>> {
     s.chars().filter(|c| !skip(*c)).map(|c| c.to_digit(10)).collect()
 }

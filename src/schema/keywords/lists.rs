@@ -12,7 +12,7 @@ pub(super) fn non_atomic_item(s: &Value) -> Option<&'static str> {
         return None;
     }
     match items.str_at(&["type"]) {
-        // Lists are atomic unless they say otherwise, and objects only if they say so.
+        // Lists are atomic by default, objects only if declared so.
         "array" => {
             let list_type = items.get("x-kubernetes-list-type").as_str();
             list_type

@@ -1,4 +1,4 @@
-//! Reduces a schema to the vocabulary of Swagger 2.0 and to what kubectl's validation understands (upstream's
+//! Reduces a schema to the keywords of Swagger 2.0 that kubectl's validation supports (upstream's
 //! `controller/openapi/v2/conversion.go`).
 
 use super::{PRESERVE, flag};

@@ -1,5 +1,5 @@
-//! Whether the failure of a rule is ratcheted: its value, or the nearest around it that an update can be
-//! compared with, is what it was before.
+//! Decides whether the failure of a rule is ratcheted: it is if the rule's value, or the nearest enclosing
+//! value that can be correlated with the old object, is unchanged.
 
 use crate::apimachinery::value::Value;
 use crate::schema::Node;

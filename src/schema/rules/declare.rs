@@ -13,7 +13,7 @@ const MAX_REQUEST: u64 = 3 << 20;
 /// The longest string of a request, without its quotes.
 const MAX_STRING: u64 = MAX_REQUEST - 2;
 
-/// A schema as expressions know it.
+/// The declaration of a schema for expressions.
 pub(super) struct Declared {
     pub(super) schema: Schema,
     /// The least bytes of a value.
@@ -27,7 +27,7 @@ impl Declared {
     }
 }
 
-/// Declares the values of a schema; `None` if expressions cannot know them. `root` is true for objects with
+/// Declares the values of a schema; `None` if expressions cannot access them. `root` is true for objects with
 /// metadata.
 pub(super) fn declare(node: &Node, root: bool) -> Option<Declared> {
     checkpoint();
@@ -150,8 +150,8 @@ fn field(key: &str, schema: Schema) -> Option<Field> {
     })
 }
 
-/// True if a schema declares all that expressions may read of an object's type and metadata. Otherwise they
-/// see exactly that, whatever the schema says.
+/// True if a schema declares everything that expressions may read of an object's type and metadata. Otherwise
+/// a fixed declaration of these is used.
 fn has_type_and_name(node: &Node) -> bool {
     let is = |node: &Node, name: &str, ty: Type| node.property(name).is_some_and(|p| p.ty == Some(ty));
     let metadata = node.property("metadata").filter(|m| m.ty == Some(Type::Object));

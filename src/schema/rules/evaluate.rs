@@ -197,8 +197,7 @@ impl Evaluation<'_> {
             }
             Err(e) => {
                 let text = e.to_string();
-                // Only values whose type is known at run time only (int-or-string) have this error, which
-                // says nothing about its place.
+                // Only values of a dynamic type (int-or-string) cause this error, which has no position.
                 self.fail(
                     site,
                     if text.starts_with("no such overload") {

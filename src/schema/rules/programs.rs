@@ -54,8 +54,8 @@ pub(in crate::schema) fn prepare(root: &Node) {
     walk(root, true, None);
 }
 
-/// `known` is what an enclosing schema with rules has declared about the values of this one, so that each
-/// type is declared once.
+/// `known` is the declaration that an enclosing schema with rules made for the values of this one, so that
+/// each type is declared once.
 fn walk(node: &Node, root: bool, known: Option<Schema>) {
     if !node.has_rules {
         return;

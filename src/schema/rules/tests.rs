@@ -182,7 +182,7 @@ fn failures_of_unchanged_values_are_warnings() {
 }
 
 #[test]
-fn the_root_knows_its_name_and_nothing_else_of_its_metadata() {
+fn root_rules_can_read_only_the_name_of_the_metadata() {
     let mut v = source(json!({}), json!([]));
     v.set(
         &["x-kubernetes-validations"],

@@ -1,5 +1,5 @@
-//! Completeness: what a junctor restricts must be described outside of it. As upstream, only the junctors of
-//! the root are followed (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema/complete.go`).
+//! Completeness: every field that a junctor restricts must be described outside of it. As upstream, only the
+//! junctors of the root are followed (`k8s.io/apiextensions-apiserver/pkg/apiserver/schema/complete.go`).
 
 use super::Checker;
 use crate::apimachinery::field::FieldError;

@@ -40,7 +40,7 @@ fn numbers() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A configuration of a gadget: what it declares, and nothing that is empty.
+/// A configuration of a gadget with declared, non-empty fields.
 fn configuration() -> impl Strategy<Value = Value> {
     let colour = proptest::option::of("[a-c]");
     let parts = proptest::collection::btree_map("[a-d]", proptest::option::of("[x-z]"), 0..4);
@@ -68,8 +68,8 @@ fn unmanaged(object: &Value) -> Value {
 }
 
 proptest! {
-    /// What a manager applies is what the object becomes, whatever it applied before; what others applied
-    /// stays.
+    /// The object has the values that a manager applies, independent of its earlier configuration; values of
+    /// other managers remain.
     #[test]
     fn applied_configurations_make_the_round_trip(first in configuration(), second in configuration()) {
         let kind = gadget();

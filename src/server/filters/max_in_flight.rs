@@ -18,7 +18,7 @@ impl hold::Guard for Permit {}
 /// The in-flight limit filter.
 pub(crate) struct MaxInFlightFilter<F> {
     inner: F,
-    /// Without limits, the filter does nothing.
+    /// `None` disables the filter.
     limits: Option<MaxInFlight>,
     telemetry: Telemetry,
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
-/// No request waits longer, whatever its deadline.
+/// Upper bound of the wait, even if the request's deadline is later.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 impl hold::Guard for Seat {}
@@ -32,7 +32,7 @@ impl hold::Guard for Registered {}
 /// The priority and fairness filter.
 pub(crate) struct PriorityAndFairness<F> {
     inner: F,
-    /// Without one, the filter does nothing.
+    /// `None` disables the filter.
     controller: Option<Arc<FlowController>>,
     /// `--request-timeout`: the base of the waiting time of watches, which have no deadline.
     request_timeout: Duration,

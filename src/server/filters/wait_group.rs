@@ -1,5 +1,5 @@
-//! Counts the requests that the shutdown waits for, and rejects new ones once it has begun to wait.
-//! Long-running requests are not waited for; they get a signal that tells them to end.
+//! Counts the requests that the shutdown waits for, and rejects new ones once it waits. Long-running requests
+//! are not waited for; a signal tells them to end.
 
 use super::amend::amended;
 use super::{Next, hold};
@@ -10,7 +10,6 @@ use crate::server::lifecycle::{self, Lifecycle};
 use crate::server::respond::{self, NOSNIFF};
 use http::header::{RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 
-/// The wait group filter.
 pub(crate) struct WaitGroupFilter<F> {
     inner: F,
     lifecycle: Lifecycle,

@@ -236,7 +236,7 @@ impl Activity {
     ///
     /// ```text
     /// first row that applies      action
-    /// peer accepts no bytes       after write_stall: cut (the socket is full, or a body with bytes is held back)
+    /// peer accepts no bytes       after write_stall: cut (the socket is full, or a body is held back)
     /// a request is in flight      (only the row above)
     /// closing                     after close_grace: cut
     /// draining, no request yet    after first_request: close

@@ -1,4 +1,4 @@
-//! [`Backlog`]: what a watch sends before live changes, which is either an initial state or past changes.
+//! [`Backlog`]: the items a watch sends before live changes: an initial state, or past changes.
 //!
 //! Neither is copied. The state is a shared snapshot with a cursor, and past changes are read from the ring
 //! in small batches, so that a watch whose client does not read uses almost no memory of its own.
@@ -54,7 +54,7 @@ pub(super) struct Replay {
 pub(super) enum Next {
     Entry(Arc<Entry>),
     Change(Change),
-    /// Nothing found within the per-poll limit; there may be more.
+    /// The per-poll limit was reached without a match; there may be more.
     Later,
     /// Continue with the queue.
     Over,

@@ -1,4 +1,4 @@
-//! [`Scope`]: what a watch selects of a resource.
+//! [`Scope`]: the keys of a resource that a watch covers.
 
 use super::snapshot::INDEXED;
 use crate::storage::{Event, EventType, Predicate};

@@ -43,7 +43,7 @@ pub(super) struct CacheWatch {
 enum Pulled {
     Item(WatchItem),
     Nothing,
-    /// Nothing within the per-poll limit; poll again to continue.
+    /// The per-poll limit was reached; poll again to continue.
     Later,
     Ended,
 }

@@ -1,7 +1,7 @@
 //! [`Disk`]: the SQLite file. After opening, only the committer thread uses it; reads never do.
 //!
 //! ```text
-//! log    revision → key, prev, value, sum   every write; value is null for a deletion, prev is the previous revision
+//! log    revision → key, prev, value, sum   every write; value: null for a deletion, prev: previous revision
 //! live   key → revision, expires, sum       the current objects; their bytes are in the log
 //! marks  revision → at                      when a revision was current, to keep history by age
 //! meta   one row: revision, compacted, objects, sum
@@ -56,7 +56,7 @@ pub(super) struct Disk {
     dirty: bool,
 }
 
-/// When SQLite syncs what it writes.
+/// When SQLite syncs its writes.
 #[derive(Clone, Copy)]
 enum Durability {
     EachCommit,

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 /// The point at which a fault may occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Before a batch is written; nothing of it is on disk.
+    /// Before a batch is written to disk.
     Write,
     /// After a batch was handed to the disk; it may or may not be durable.
     Sync,

@@ -121,7 +121,7 @@ pub(crate) fn resource_of(key: &str) -> String {
     resource.join("/")
 }
 
-/// Reads what a store contains. The store may be in use.
+/// Reads the content of a store, which may be in use.
 ///
 /// # Errors
 /// [`OpenError`] if the store is missing, damaged or inaccessible.

@@ -124,7 +124,7 @@ impl Reader<'_> {
     }
 
     /// Rejects unknown fields.
-    fn known(&mut self, v: &Value, path: &str, names: &[&str]) -> Result<(), Complaint> {
+    fn check_fields(&mut self, v: &Value, path: &str, names: &[&str]) -> Result<(), Complaint> {
         let members = v.as_object().into_iter().flat_map(|m| m.iter());
         for (name, _) in members {
             if !names.contains(&name) {
@@ -148,7 +148,7 @@ impl Reader<'_> {
     }
 
     fn file(&mut self, tree: &Value) -> Result<Vec<Rule>, Complaint> {
-        self.known(tree, "", &["apiVersion", "kind", "resources"])?;
+        self.check_fields(tree, "", &["apiVersion", "kind", "resources"])?;
         let (version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
         if version != "apiserver.config.k8s.io/v1" || kind != "EncryptionConfiguration" {
             let why = format!("no kind \"{kind}\" is registered for version \"{version}\"");
@@ -170,7 +170,7 @@ impl Reader<'_> {
     }
 
     fn rule(&mut self, v: &Value, path: &str, before: &[Rule]) -> Result<Rule, Complaint> {
-        self.known(v, path, &["resources", "providers"])?;
+        self.check_fields(v, path, &["resources", "providers"])?;
         let mut resources: Vec<(String, String)> = Vec::new();
         let names = v.get("resources").items();
         if names.is_empty() {
@@ -202,7 +202,7 @@ impl Reader<'_> {
     }
 
     fn provider(&mut self, v: &Value, path: &str) -> Result<Arc<dyn Provider>, Complaint> {
-        self.known(v, path, &KINDS)?;
+        self.check_fields(v, path, &KINDS)?;
         let given: Vec<&str> = KINDS.into_iter().filter(|k| !v.get(k).is_null()).collect();
         let kind = match given.as_slice() {
             [one] => *one,
@@ -225,7 +225,7 @@ impl Reader<'_> {
         let (path, v) = (format!("{path}.{kind}"), v.get(kind));
         Ok(match kind {
             "identity" => {
-                self.known(v, &path, &[])?;
+                self.check_fields(v, &path, &[])?;
                 Arc::new(Identity)
             }
             "kms" => Arc::new(Kms::new(self.kms(v, &path, at)?)),
@@ -246,11 +246,11 @@ impl Reader<'_> {
         at: usize,
         lengths: &[usize],
     ) -> Result<Vec<(String, Vec<u8>)>, Complaint> {
-        self.known(v, path, &["keys"])?;
+        self.check_fields(v, path, &["keys"])?;
         let mut out: Vec<(String, Vec<u8>)> = Vec::new();
         for (i, item) in v.get("keys").items().iter().enumerate() {
             let path = format!("{path}.keys[{i}]");
-            self.known(item, &path, &["name", "secret"])?;
+            self.check_fields(item, &path, &["name", "secret"])?;
             let (name, secret) = (item.str_at(&["name"]), item.str_at(&["secret"]));
             let line = if name.is_empty() { at } else { self.meet("name") };
             if name.is_empty() {
@@ -292,7 +292,7 @@ impl Reader<'_> {
     }
 
     fn kms(&mut self, v: &Value, path: &str, at: usize) -> Result<Arc<Plugin>, Complaint> {
-        self.known(v, path, &["apiVersion", "name", "endpoint", "timeout", "cachesize"])?;
+        self.check_fields(v, path, &["apiVersion", "name", "endpoint", "timeout", "cachesize"])?;
         let refuse = |field: &str, why: &str| Err(complaint(at, &format!("{path}.{field}: Invalid value: {why}")));
         match v.str_at(&["apiVersion"]) {
             "v2" => {}

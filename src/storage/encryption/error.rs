@@ -55,7 +55,7 @@ pub enum KmsError {
     KeyId {
         /// The id is confidential.
         hash: String,
-        /// What is wrong with it.
+        /// The cause.
         source: SourceError,
     },
     /// No new seed could be encrypted.
@@ -163,7 +163,7 @@ pub enum ConfigError {
         /// The system's error.
         source: io::Error,
     },
-    /// There is nothing in the file.
+    /// The file is empty.
     #[error("encryption provider configuration file \"{}\" is empty", .0.display())]
     Empty(PathBuf),
     /// The file's content is wrong.
@@ -171,7 +171,7 @@ pub enum ConfigError {
     Decode {
         /// The file.
         path: PathBuf,
-        /// What and where.
+        /// The complaint and its line.
         source: Complaint,
     },
     /// A plugin of a reloaded file is not healthy.
@@ -179,7 +179,7 @@ pub enum ConfigError {
     Plugin(#[from] KmsError),
 }
 
-/// What is wrong with the content of a configuration file.
+/// An error in the content of a configuration file.
 #[derive(Debug, thiserror::Error)]
 pub enum Complaint {
     /// A rule is broken in this line.

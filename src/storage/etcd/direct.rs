@@ -101,17 +101,17 @@ async fn objects(
 /// Returns the entries of a response. Values that are not cached are decoded together, off the reactor if
 /// they are large.
 pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Result<Vec<Arc<Entry>>, Error> {
-    let mut found: Vec<(String, Revision, Found)> = Vec::with_capacity(answer.kvs().len());
+    let mut found: Vec<(String, Revision, EntrySource)> = Vec::with_capacity(answer.kvs().len());
     let mut size = 0;
     for pair in answer.take_kvs() {
         let Some(own) = resource.own(pair.key()) else { continue };
         let (own, revision) = (own.to_owned(), Revision(pair.mod_revision().cast_unsigned()));
         let state = match resource.cached(&own, revision) {
-            Some(entry) => Found::Cached(entry),
+            Some(entry) => EntrySource::Cached(entry),
             None => {
                 let (_, value) = pair.into_key_value();
                 size += value.len();
-                Found::Stored(value.into())
+                EntrySource::Stored(value.into())
             }
         };
         found.push((own, revision, state));
@@ -120,8 +120,8 @@ pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Resu
     let decoder = resource.decoder.clone();
     let decode = move || {
         let entries = found.into_iter().map(|(own, revision, state)| match state {
-            Found::Cached(entry) => Ok(entry),
-            Found::Stored(value) => decoder.entry(&own, revision, value),
+            EntrySource::Cached(entry) => Ok(entry),
+            EntrySource::Stored(value) => decoder.entry(&own, revision, value),
         });
         entries.collect()
     };
@@ -131,8 +131,7 @@ pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Resu
     }
 }
 
-/// Source of an entry.
-enum Found {
+enum EntrySource {
     Cached(Arc<Entry>),
     Stored(Bytes),
 }

@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 /// Time limit of one request.
 const WITHIN: Duration = Duration::from_secs(5);
-/// Reads of which the median is the latency.
+/// Number of reads; the latency is their median.
 const READS: usize = 9;
 /// A key that need not exist.
 const KEY: &str = "torana-doctor";
 
-/// What a member reports, and how quickly.
+/// The status a member reports, and its latency.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberReport {
     pub version: String,
     /// Median duration of a linearizable read.
     pub latency: Duration,
-    /// Whether it knows a leader.
+    /// Whether the member has a leader.
     pub has_leader: bool,
     /// Whether it is a learner.
     pub is_learner: bool,

@@ -51,7 +51,7 @@ enum End {
 /// Runs until the resource is stopped.
 pub(super) async fn run(resource: Arc<Resource>) {
     let stop = resource.stop.clone();
-    // The stop signal first: the feed never ends by itself.
+    // The stop signal first: the feed never ends on its own.
     tokio::select! {
         biased;
         () = stop.wait() => {}
@@ -216,7 +216,7 @@ async fn read_events(
     loop {
         let trusted = resource.shared.progress_reliable.load(Ordering::Acquire);
         let wanted = resource.waiters.beyond(*at).filter(|_| created && trusted);
-        // Events before progress requests: they may already bring what is waited for.
+        // Events before progress requests: an event may make the request unnecessary.
         let answer = tokio::select! {
             biased;
             answer = stream.message() => answer,

@@ -40,7 +40,8 @@ pub(super) struct Shared {
     pub progress_reliable: AtomicBool,
     /// Whether `progress_reliable` is determined by the members' versions.
     pub decide_by_version: bool,
-    /// What the API servers of this cluster have compacted, as the key that coordinates them says.
+    /// The revision that the API servers of this cluster have compacted, read from the key that coordinates
+    /// them.
     pub compaction: Compaction,
     /// The cluster has raised the NOSPACE alarm.
     pub no_space: AtomicBool,
@@ -89,7 +90,7 @@ pub(super) struct Resource {
     pub waiters: Waiters,
     /// Notified when the cache was found to differ from etcd.
     pub reload_wanted: Notify,
-    /// Notified when the cache did not reach a known revision in time.
+    /// Notified when the cache did not reach a revision of the store in time.
     pub lagging: Notify,
     pub shared: Arc<Shared>,
     /// Activity counters, which outlive a reloaded cache.

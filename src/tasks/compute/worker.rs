@@ -41,7 +41,7 @@ const YIELD_AFTER: Duration = Duration::from_micros(300);
 
 /// Time without work after which a thread calls [`Config::on_idle`](super::Config::on_idle).
 const IDLE_AFTER: Duration = Duration::from_secs(1);
-/// The same after a large job: what it freed is worth returning before the next one runs on another thread.
+/// The same after a large job: its memory is returned before the next one runs on another thread.
 const IDLE_AFTER_LARGE: Duration = Duration::from_millis(20);
 /// Estimated memory of a large job, in bytes.
 const LARGE: usize = 8 << 20;

@@ -1,6 +1,6 @@
-//! The names that may become label values ([`Known`]). All others are counted as `other`, so that invented
-//! names add no series: memory and scrape size stay bounded, and served resources always have room for
-//! theirs.
+//! The names that may become label values ([`ServedNames`]). All others are counted as `other`, so that
+//! invented names add no series: memory and scrape size stay bounded, and served resources always have room
+//! for theirs.
 
 use super::Labels;
 use arc_swap::ArcSwap;
@@ -50,10 +50,10 @@ pub(super) enum Origin {
 }
 
 #[derive(Default)]
-pub(super) struct Known(ArcSwap<Names>);
+pub(super) struct ServedNames(ArcSwap<Names>);
 
 impl Names {
-    /// Changes what is known of a group version; `None` if it would be one too many.
+    /// Changes the names of a group version; `None` if it would exceed the limit of group versions.
     fn change(&self, group: &str, version: &str, change: impl FnOnce(&mut Served)) -> Option<Self> {
         let mut names = self.clone();
         let mut versions = names
@@ -82,8 +82,8 @@ impl Names {
     }
 }
 
-impl Known {
-    /// Adds a group version and the resources it serves, as far as they are known.
+impl ServedNames {
+    /// Adds a group version and its resources, if they are known.
     pub(super) fn add<'a>(
         &self,
         origin: Origin,
@@ -187,7 +187,7 @@ impl Known {
 mod tests {
     use super::*;
 
-    fn of<'a>(group: &'a str, version: &'a str, resource: &'a str, subresource: &'a str) -> Labels<'a> {
+    fn labels_for<'a>(group: &'a str, version: &'a str, resource: &'a str, subresource: &'a str) -> Labels<'a> {
         Labels {
             group,
             version,
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn unknown_names_are_other() {
-        let known = Known::default();
+        let known = ServedNames::default();
         known.add(
             Origin::InProcess,
             "apps",
@@ -210,23 +210,29 @@ mod tests {
         known.add_path("/version");
         for (labels, normalized) in [
             (
-                of("apps", "v1", "deployments", "scale"),
-                of("apps", "v1", "deployments", "scale"),
+                labels_for("apps", "v1", "deployments", "scale"),
+                labels_for("apps", "v1", "deployments", "scale"),
             ),
-            (of("apps", "v1", "deployments", ""), of("apps", "v1", "deployments", "")),
             (
-                of("apps", "v1", "deployments", "x"),
-                of("apps", "v1", "deployments", OTHER),
+                labels_for("apps", "v1", "deployments", ""),
+                labels_for("apps", "v1", "deployments", ""),
             ),
-            (of("apps", "v1", "x", ""), of("apps", "v1", OTHER, "")),
-            (of("apps", "x", "deployments", ""), of("apps", OTHER, OTHER, "")),
-            (of("x", "y", "z", "s"), of(OTHER, OTHER, OTHER, OTHER)),
             (
-                of("metrics.k8s.io", "v1", "nodes", ""),
-                of("metrics.k8s.io", "v1", OTHER, ""),
+                labels_for("apps", "v1", "deployments", "x"),
+                labels_for("apps", "v1", "deployments", OTHER),
             ),
-            (of("", "", "", "/version"), of("", "", "", "/version")),
-            (of("", "", "", "/x"), of("", "", "", OTHER)),
+            (labels_for("apps", "v1", "x", ""), labels_for("apps", "v1", OTHER, "")),
+            (
+                labels_for("apps", "x", "deployments", ""),
+                labels_for("apps", OTHER, OTHER, ""),
+            ),
+            (labels_for("x", "y", "z", "s"), labels_for(OTHER, OTHER, OTHER, OTHER)),
+            (
+                labels_for("metrics.k8s.io", "v1", "nodes", ""),
+                labels_for("metrics.k8s.io", "v1", OTHER, ""),
+            ),
+            (labels_for("", "", "", "/version"), labels_for("", "", "", "/version")),
+            (labels_for("", "", "", "/x"), labels_for("", "", "", OTHER)),
         ] {
             assert_eq!(known.normalize(&labels), normalized);
         }
@@ -234,7 +240,7 @@ mod tests {
 
     #[test]
     fn known_names_are_bounded() {
-        let known = Known::default();
+        let known = ServedNames::default();
         for n in 0..3000 {
             known.add(Origin::ApiService, &format!("g{n}"), "v1", std::iter::empty());
             known.add_path(&format!("/{n}"));
@@ -245,14 +251,17 @@ mod tests {
             (MAX_GROUP_VERSIONS, MAX_PATHS)
         );
         known.add(Origin::InProcess, "g1", "v1", [("things", vec![])].into_iter());
-        assert_eq!(known.normalize(&of("g1", "v1", "things", "")).resource, "things");
+        assert_eq!(
+            known.normalize(&labels_for("g1", "v1", "things", "")).resource,
+            "things"
+        );
     }
 
     #[test]
     fn removed_group_versions_make_room_once_their_series_are_removed() {
-        let known = Known::default();
+        let known = ServedNames::default();
         let add = |n: usize| known.add(Origin::ApiService, &format!("g{n}"), "v1", std::iter::empty());
-        let group = |n: usize| known.normalize(&of(&format!("g{n}"), "v1", "x", "")).group == format!("g{n}");
+        let group = |n: usize| known.normalize(&labels_for(&format!("g{n}"), "v1", "x", "")).group == format!("g{n}");
         (0..2000).for_each(add);
         for n in 0..1000 {
             known.remove(Origin::ApiService, &format!("g{n}"), "v1");
@@ -270,15 +279,18 @@ mod tests {
 
     #[test]
     fn a_group_version_stays_known_while_it_is_served() {
-        let known = Known::default();
+        let known = ServedNames::default();
         let pods = || [("pods", vec![])].into_iter();
         known.add(Origin::InProcess, "", "v1", pods());
         known.add(Origin::ApiService, "", "v1", std::iter::empty());
         known.remove(Origin::ApiService, "", "v1");
-        assert_eq!(known.normalize(&of("", "v1", "pods", "")).resource, "pods");
+        assert_eq!(known.normalize(&labels_for("", "v1", "pods", "")).resource, "pods");
         known.add(Origin::ApiService, "", "v1", std::iter::empty());
         known.remove(Origin::InProcess, "", "v1");
-        assert_eq!(known.normalize(&of("", "v1", "pods", "")), of("", "v1", OTHER, ""));
+        assert_eq!(
+            known.normalize(&labels_for("", "v1", "pods", "")),
+            labels_for("", "v1", OTHER, "")
+        );
         known.remove(Origin::ApiService, "", "v1");
         assert_eq!(known.take_gone().len(), 1);
     }

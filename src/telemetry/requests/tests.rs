@@ -63,7 +63,7 @@ fn series_limit_is_per_resource() {
     let r = Registry::new();
     let m = RequestMetrics::new(&r);
     m.serve("", "v1", [("pods", vec![]), ("nodes", vec![])].into_iter());
-    fn of(resource: &str) -> Labels<'_> {
+    fn labels_for(resource: &str) -> Labels<'_> {
         Labels {
             verb: "GET",
             version: "v1",
@@ -73,18 +73,21 @@ fn series_limit_is_per_resource() {
     }
     let series = || m.known.load().values().map(Vec::len).sum::<usize>();
     for code in 1..=10_000 {
-        m.series(&of("pods"), code).total.inc();
+        m.series(&labels_for("pods"), code).total.inc();
     }
     assert_eq!(series(), MAX_SERIES + 1);
-    assert_eq!(m.series(&of("pods"), 9999).total.get(), 10_000 - MAX_SERIES as u64);
-    m.series(&of("nodes"), 200).total.inc();
-    assert_eq!(m.series(&of("nodes"), 200).total.get(), 1);
+    assert_eq!(
+        m.series(&labels_for("pods"), 9999).total.get(),
+        10_000 - MAX_SERIES as u64
+    );
+    m.series(&labels_for("nodes"), 200).total.inc();
+    assert_eq!(m.series(&labels_for("nodes"), 200).total.get(), 1);
     for n in 0..10_000 {
         let made_up = n.to_string();
-        m.series(&of(&made_up), 404).total.inc();
-        m.longrunning(&of(&made_up)).inc();
-        m.terminated(&of(&made_up), 429);
-        m.aborted(&of(&made_up));
+        m.series(&labels_for(&made_up), 404).total.inc();
+        m.longrunning(&labels_for(&made_up)).inc();
+        m.terminated(&labels_for(&made_up), 429);
+        m.aborted(&labels_for(&made_up));
     }
     assert_eq!(series(), MAX_SERIES + 3);
     assert_eq!(

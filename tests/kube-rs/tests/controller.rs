@@ -99,7 +99,7 @@ async fn reconcile(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_goes_on_over_a_kill_of_the_gateway() {
+async fn a_controller_continues_after_the_gateway_is_killed() {
     let mut server = Server::start().await;
     let client = server.client.clone();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());

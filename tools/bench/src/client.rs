@@ -140,7 +140,7 @@ pub async fn exchange(sender: &mut Sender, req: Request<Full<Bytes>>) -> Result<
     Ok((status, body))
 }
 
-/// An error with its causes: the outermost one only says that HTTP/2 failed.
+/// An error with its causes: the outermost message only reports that HTTP/2 failed.
 pub fn explained(error: hyper::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);

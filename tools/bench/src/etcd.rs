@@ -1,5 +1,5 @@
-//! What the gateway adds to etcd: `make bench ONLY=etcd`, with the etcd that `ETCD` names (default: in
-//! `PATH`). Every row compares with direct calls to the same etcd, made alternately in the same run.
+//! The overhead of the gateway over etcd: `make bench ONLY=etcd`, with the etcd that `ETCD` names (default:
+//! in `PATH`). Every row compares with direct calls to the same etcd, made alternately in the same run.
 
 use crate::client::{Sender, Target, exchange, load};
 use crate::gateway::{Gateway, config_map, start_with};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const MAPS: &str = "/api/v1/namespaces/bench/configmaps";
 /// Where etcd has them.
 const PREFIX: &str = "/registry/configmaps/bench/";
-/// Repetitions of what is measured one at a time.
+/// Repetitions of sequential measurements.
 const ONE_AT_A_TIME: u64 = 1_000;
 const IN_FLIGHT: (usize, usize) = (8, 16);
 /// Requests of a run with many in flight, and how many runs of each sort.

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const OBJECTS: u64 = 10_000;
-/// Interval at which it is looked whether something is gone.
+/// Interval of polling for a deletion.
 const POLL: Duration = Duration::from_millis(2);
 const STARTS: usize = 5;
 
-/// Group version, resource, and what an object of it has besides its name.
+/// Group version, resource, and the content of an object besides its name.
 fn kinds() -> [(&'static str, &'static str, Value); 20] {
     let labels = json!({"app": "bench"});
     let pod = json!({"containers": [{"name": "c", "image": "i"}]});

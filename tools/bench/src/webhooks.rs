@@ -30,7 +30,7 @@ const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwe
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const TIME: Duration = Duration::from_secs(5);
-/// Runs without and with what is measured, one after the other, so that both see the same machine.
+/// Rounds of runs without and with webhooks in alternation, so that both see the same machine.
 const ROUNDS: usize = 3;
 
 /// A webhook in this process, whose CPU time is therefore not the gateway's.

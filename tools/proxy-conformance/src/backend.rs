@@ -47,7 +47,7 @@ pub enum Framing {
     Bodiless,
 }
 
-/// What HTTP/2 does with a stream instead of, or after, responding.
+/// The HTTP/2 action on a stream instead of, or after, a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamAction {
     /// Resets the stream with REFUSED_STREAM.

@@ -23,7 +23,7 @@ pub enum Level {
     Beyond,
 }
 
-/// The result of a scenario: success, or what is wrong.
+/// The result of a scenario: success, or the failure as text.
 pub type ScenarioFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
 /// A case that consists of several exchanges.
@@ -42,7 +42,7 @@ pub struct Case {
     pub http_versions: &'static [Http],
     /// The backends to run it with.
     pub backends: &'static [&'static str],
-    /// What it requires.
+    /// The capability it requires of the gateway.
     pub needs: Option<Need>,
     pub(crate) body: CaseBody,
 }

@@ -24,7 +24,7 @@ pub struct CaseResult {
     pub http: Http,
     /// The backend.
     pub backend: &'static str,
-    /// What is wrong, if anything.
+    /// The failure, if there is one.
     pub outcome: Result<(), String>,
     /// How long it took.
     pub took: Duration,

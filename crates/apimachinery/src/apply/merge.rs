@@ -189,12 +189,12 @@ fn rewrite_last_applied(object: &mut Value, config: &Value) -> bool {
 
 /// Returns a 409 if any entry would lose a field to this write.
 fn conflicts(entries: &[ManagedEntry], taken: &[FieldSet]) -> Result<(), Status> {
-    let mut found: Vec<Lost<'_>> = Vec::new();
+    let mut found: Vec<LostFields<'_>> = Vec::new();
     for (entry, taken) in entries.iter().zip(taken) {
         let leaves = taken.leaves();
         let total = leaves.members();
         if total > 0 {
-            found.push(Lost { entry, leaves, total });
+            found.push(LostFields { entry, leaves, total });
         }
     }
     if found.is_empty() {
@@ -245,13 +245,13 @@ fn conflicts(entries: &[ManagedEntry], taken: &[FieldSet]) -> Result<(), Status>
 }
 
 /// The fields an entry would lose.
-struct Lost<'e> {
+struct LostFields<'e> {
     entry: &'e ManagedEntry,
     leaves: FieldSet,
     total: usize,
 }
 
-impl Lost<'_> {
+impl LostFields<'_> {
     /// The manager as shown in conflict messages.
     fn manager(&self) -> String {
         let e = self.entry;

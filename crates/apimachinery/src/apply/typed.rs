@@ -34,11 +34,11 @@ impl Comparison {
         self
     }
 
-    fn put(&mut self, element: PathElement, own: Own, below: Self) {
+    fn put(&mut self, element: PathElement, own: OwnChange, below: Self) {
         let sets = [
-            (&mut self.added, Own::Added, below.added),
-            (&mut self.modified, Own::Modified, below.modified),
-            (&mut self.removed, Own::Removed, below.removed),
+            (&mut self.added, OwnChange::Added, below.added),
+            (&mut self.modified, OwnChange::Modified, below.modified),
+            (&mut self.removed, OwnChange::Removed, below.removed),
         ];
         for (set, kind, below) in sets {
             if own == kind || !below.is_empty() {
@@ -50,7 +50,7 @@ impl Comparison {
 
 /// The change of the value at a path itself, apart from its descendants.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Own {
+enum OwnChange {
     Same,
     Added,
     Modified,
@@ -183,18 +183,18 @@ fn is_empty_container(v: Option<&Value>) -> bool {
     }
 }
 
-fn presence(old: Option<&Value>, new: Option<&Value>) -> Own {
+fn presence(old: Option<&Value>, new: Option<&Value>) -> OwnChange {
     match (old, new) {
-        (None, Some(_)) => Own::Added,
-        (Some(_), None) => Own::Removed,
-        _ => Own::Same,
+        (None, Some(_)) => OwnChange::Added,
+        (Some(_), None) => OwnChange::Removed,
+        _ => OwnChange::Same,
     }
 }
 
 /// Compares a value that is owned as a whole.
-fn leaf(old: Option<&Value>, new: Option<&Value>) -> Own {
+fn leaf(old: Option<&Value>, new: Option<&Value>) -> OwnChange {
     match (old, new) {
-        (Some(a), Some(b)) if a != b => Own::Modified,
+        (Some(a), Some(b)) if a != b => OwnChange::Modified,
         _ => presence(old, new),
     }
 }
@@ -205,7 +205,7 @@ fn compare_below<S: ApplySchema>(
     schema: S,
     depth: usize,
     out: &mut Comparison,
-) -> Own {
+) -> OwnChange {
     /// Depth limit of the equality shortcut. Comparing whole subtrees at every level of a deep tree would be
     /// quadratic.
     const LOOKED_AT: usize = 16;
@@ -213,7 +213,7 @@ fn compare_below<S: ApplySchema>(
         && depth < LOOKED_AT
         && a == b
     {
-        return Own::Same;
+        return OwnChange::Same;
     }
     checkpoint();
     let depth = depth + 1;
@@ -257,14 +257,14 @@ fn compare_below<S: ApplySchema>(
 }
 
 /// Compares a schemaless value that changed its type among object, list and scalar.
-fn changed_form<S: ApplySchema>(old: &Value, new: &Value, schema: S, depth: usize, out: &mut Comparison) -> Own {
+fn changed_form<S: ApplySchema>(old: &Value, new: &Value, schema: S, depth: usize, out: &mut Comparison) -> OwnChange {
     if let Value::Object(m) = old {
         compare_objects(Some(m), None, schema, depth, out);
     }
     if let Value::Object(m) = new {
         compare_objects(None, Some(m), schema, depth, out);
     }
-    Own::Modified
+    OwnChange::Modified
 }
 
 fn compare_objects<S: ApplySchema>(
@@ -317,10 +317,10 @@ fn compare_lists<S: ApplySchema>(
             ([x], [y]) => compare_below(Some(x.1), Some(y.1), of, depth, &mut below),
             ([x], []) => compare_below(Some(x.1), None, of, depth, &mut below),
             ([], [y]) => compare_below(None, Some(y.1), of, depth, &mut below),
-            (_, []) => Own::Removed,
-            ([], _) => Own::Added,
-            (x, y) if x.iter().map(|i| i.1).eq(y.iter().map(|i| i.1)) => Own::Same,
-            _ => Own::Modified,
+            (_, []) => OwnChange::Removed,
+            ([], _) => OwnChange::Added,
+            (x, y) if x.iter().map(|i| i.1).eq(y.iter().map(|i| i.1)) => OwnChange::Same,
+            _ => OwnChange::Modified,
         };
         out.put(element.clone(), own, below);
     }

@@ -108,7 +108,8 @@ impl Cursor<'_> {
         Ok(b)
     }
 
-    /// The next byte of a word, number or escape. Go's scanner reads a space at the end of the text, which fits none.
+    /// The next byte of a word, number or escape. Go's scanner reads a space at the end of the text, which
+    /// fits none.
     fn next_of_token(&mut self) -> u8 {
         self.next().unwrap_or(b' ')
     }

@@ -155,7 +155,7 @@ fn repeated_descent_ends_at_the_limit() {
 }
 
 #[test]
-fn masks_hold_what_a_path_reads() {
+fn masks_select_the_parts_that_a_path_reads() {
     let mask = |path: &str| {
         let mut mask = Mask::Members(Vec::new());
         JsonPath::parse(path).expect("a path").add_reads(&mut mask);

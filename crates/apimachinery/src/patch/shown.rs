@@ -1,13 +1,14 @@
 //! The text of a patched document as upstream's messages show it: [`merged`] and [`operated`].
 //!
-//! Upstream patches texts (evanphx/json-patch): what a patch does not touch keeps the order of its members, and numbers and
-//! strings are written as they came. Objects that it changes are maps of Go, whose members are sorted.
+//! Upstream patches texts (evanphx/json-patch): what a patch does not touch keeps the order of its members,
+//! and numbers and strings are written as they came. Objects that it changes are maps of Go, whose members
+//! are sorted.
 
 use crate::interrupt::pause;
 use std::collections::BTreeMap;
 
-/// Bytes of a document and its patch up to which the result is shown in upstream's order. Every member costs memory here, and
-/// nobody reads more.
+/// Bytes of a document and its patch up to which the result is shown in upstream's order. Every member costs
+/// memory here, and nobody reads more.
 const LONGEST: usize = 256 << 10;
 
 /// The result of a JSON patch that applies. `None` if the texts are none, or long, or the patch is costly.

@@ -8,7 +8,7 @@
 //! ```text
 //! patch member                       effect on the live object
 //! k: null                            k is removed
-//! k: {..} / scalar / list            merged / set / merged by key, united (scalars) or replaced, per the schema
+//! k: {..} / scalar / list            merged / set / merged by key, united or replaced, per the schema
 //! $patch: replace | delete           this map is replaced by its other members | emptied
 //! [{$patch: delete, key: v}]         items with that key are removed
 //! [{$patch: replace}, ..]            the remaining items replace the list

@@ -49,7 +49,7 @@ fn used(at: u32, template: &str, values: &[Element], types: &[Type]) -> Result<u
     Ok(next)
 }
 
-/// The expression whose type the clause does not take, and what it takes.
+/// The expression whose type the clause does not accept, and the types that it accepts.
 fn refused<'e>(verb: char, value: &'e Expr, types: &[Type]) -> Option<(&'e Expr, &'static str)> {
     use Type::{Bool, Bytes, Double, Int, String, Uint};
     let ty = &types[value.id];

@@ -1,5 +1,5 @@
-//! What is validated in well-typed expressions: that literals of one list or map have one type, and constant
-//! durations, timestamps, regular expressions and templates.
+//! Validation of well-typed expressions: the values of a list or map literal must have one type, and constant
+//! durations, timestamps, regular expressions and templates must be valid.
 
 use super::Checked;
 use crate::ast::{Expr, Kind, Literal};

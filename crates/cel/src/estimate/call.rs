@@ -1,7 +1,7 @@
 //! The estimate of calls.
 
 use super::size::{Entries, Size, scaled};
-use super::{Estimator, Known, Place};
+use super::{Estimated, Estimator, Place};
 use crate::ast::{Call, Expr, Kind, Literal, op};
 use crate::checker::Reference;
 use crate::library::{Callee, Overload};
@@ -17,17 +17,17 @@ struct Arg<'e, 'x> {
     expr: &'x Expr,
     ty: &'e Type,
     size: Size,
-    known: Known<'e>,
+    known: Estimated<'e>,
 }
 
 impl<'e> Estimator<'e> {
-    pub(super) fn call(&mut self, e: &Expr, call: &Call) -> Known<'e> {
+    pub(super) fn call(&mut self, e: &Expr, call: &Call) -> Estimated<'e> {
         if &*call.function == op::OPT_SELECT {
             let operand = self.expr(&call.args[0]);
-            return Known::new(operand.cost.saturating_add(1));
+            return Estimated::new(operand.cost.saturating_add(1));
         }
         let Reference::Function(callee) = self.checked.references[e.id].clone() else {
-            return Known::new(0);
+            return Estimated::new(0);
         };
         let target = call.target.iter().filter(|_| callee.member);
         let mut args = Vec::with_capacity(call.args.len() + 1);
@@ -41,7 +41,7 @@ impl<'e> Estimator<'e> {
         match callee.function.name {
             "dyn" => {
                 let of = args.swap_remove(0);
-                return Known {
+                return Estimated {
                     cost: sum.saturating_add(1),
                     size: Some(of.size),
                     entries: of.known.entries,
@@ -50,17 +50,17 @@ impl<'e> Estimator<'e> {
             }
             op::CONDITIONAL => {
                 let worse = args[1].known.cost.max(args[2].known.cost);
-                return Known {
+                return Estimated {
                     cost: args[0].known.cost.saturating_add(worse),
                     size: Some(args[1].size.union(args[2].size)),
                     entries: join(&args[1], &args[2]),
                     place: Place::Nowhere,
                 };
             }
-            op::AND | op::OR => return Known::new(sum),
+            op::AND | op::OR => return Estimated::new(sum),
             _ => {}
         }
-        let (mut cost, mut out) = (0, Known::new(0));
+        let (mut cost, mut out) = (0, Estimated::new(0));
         for overload in callee.allowed() {
             let (own, size) = self.overload(&callee, overload, &args);
             cost = cost.max(own);

@@ -108,8 +108,8 @@ pub(crate) fn is_ordered(v: &Val<'_>) -> bool {
     )
 }
 
-/// The elements of a list, all of types that have an order. Elements of different types may be in it: upstream ignores
-/// that they do not compare.
+/// The elements of a list, all of types that have an order. Elements of different types may be in it:
+/// upstream ignores that they do not compare.
 fn ordered_items<'a>(list: &Val<'a>) -> Result<Vec<Val<'a>>, Fail> {
     let items = items(list)?;
     match items.iter().all(is_ordered) {

@@ -181,7 +181,7 @@ fn contains_ip<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         [Val::Net(Net::Cidr(ip, bits)), Val::Net(Net::Ip(wanted))] => ((*ip, *bits), *wanted),
         [Val::Net(Net::Cidr(ip, bits)), Val::String(s)] => match parse_ip(s) {
             Ok(wanted) => ((*ip, *bits), wanted),
-            // Upstream does not say what is wrong.
+            // Upstream's error has no detail.
             Err(_) => return no_overload(),
         },
         _ => return no_overload(),

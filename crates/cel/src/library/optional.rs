@@ -9,8 +9,12 @@ use crate::value::{Out, Val, error, no_overload};
 use std::sync::Arc;
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
-    ("optional.of", Strict(of), &["(A) optional(A)"]),
-    ("optional.ofNonZeroValue", Strict(of_non_zero), &["(A) optional(A)"]),
+    ("optional.of", Strict(optional_of), &["(A) optional(A)"]),
+    (
+        "optional.ofNonZeroValue",
+        Strict(optional_of_non_zero),
+        &["(A) optional(A)"],
+    ),
     (
         "optional.none",
         Strict(|_| Ok(Val::Optional(None))),
@@ -30,11 +34,11 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     ("last", Strict(last), &["list(A).() optional(A)"]),
 ];
 
-fn of<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+fn optional_of<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     Ok(Val::Optional(Some(Arc::new(std::mem::take(&mut args[0])))))
 }
 
-fn of_non_zero<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+fn optional_of_non_zero<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let zero = match &args[0] {
         Val::Null | Val::Bool(false) | Val::Int(0) | Val::Uint(0) | Val::Duration(0) | Val::Optional(None) => true,
         Val::Double(f) => *f == 0.0,
@@ -46,7 +50,11 @@ fn of_non_zero<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         Val::Record(of) => of.fields.is_empty() && !Arc::ptr_eq(&of.of, &json_patch::TYPE),
         _ => false,
     };
-    if zero { Ok(Val::Optional(None)) } else { of(args) }
+    if zero {
+        Ok(Val::Optional(None))
+    } else {
+        optional_of(args)
+    }
 }
 
 fn value<'a>(args: &mut [Val<'a>]) -> Out<'a> {

@@ -186,7 +186,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// A double, or one of the strings that stand for what is no number.
+/// A double, or one of the strings for NaN and the infinities.
 fn double(v: &Val<'_>) -> Option<f64> {
     match v {
         Val::Double(f) => Some(*f),
@@ -273,7 +273,7 @@ fn string(v: &Val<'_>) -> Result<String, WriteError> {
 
 /// A value as it is written inside of lists and maps.
 fn literal(v: &Val<'_>, left: &mut usize) -> Result<String, WriteError> {
-    // Values that share their parts can be much larger than what they take.
+    // Traversing a value whose parts are shared can take far more steps than its size in memory suggests.
     *left = left.checked_sub(1).ok_or(WriteError::TooLarge)?;
     Ok(match v {
         Val::String(s) => torana_apimachinery::field::quote(s),

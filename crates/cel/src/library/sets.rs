@@ -1,4 +1,4 @@
-//! Lists as sets. Quadratic in general, as the cost says.
+//! Lists as sets. Quadratic in general, and charged as such.
 
 use super::{Body::Strict, Declaration};
 use crate::value::{Fail, Out, Val, no_overload};

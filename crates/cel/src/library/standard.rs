@@ -33,8 +33,8 @@ const COMPARED: &[&str] = &[
     "(duration, duration) bool",
 ];
 
-/// The overloads are in the order of cel-go's standard library: the first one that fits decides what a type
-/// parameter stands for.
+/// The overloads are in the order of cel-go's standard library, because the first one that matches binds the
+/// type parameters.
 pub(super) const OPERATORS: &[Declaration] = &[
     ("_&&_", Body::And, &["(bool, bool) bool"]),
     ("_||_", Body::Or, &["(bool, bool) bool"]),

@@ -2,6 +2,7 @@
 
 use super::{Body::Strict, Declaration};
 use crate::value::{Out, Val, error, no_overload};
+use torana_apimachinery::field::go_escape;
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
     (
@@ -174,16 +175,9 @@ fn join<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 fn quote(s: &str) -> String {
     let mut out = String::from('"');
     for c in s.chars() {
-        match c {
-            '\x07' => out.push_str("\\a"),
-            '\x08' => out.push_str("\\b"),
-            '\x0c' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\x0b' => out.push_str("\\v"),
-            '\\' | '"' => out.extend(['\\', c]),
-            c => out.push(c),
+        match go_escape(c) {
+            Some(escape) => out.push_str(escape),
+            None => out.push(c),
         }
     }
     out.push('"');

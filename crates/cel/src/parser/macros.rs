@@ -177,7 +177,7 @@ fn list_of(p: &mut Parser<'_>, at: u32, condition: Option<Expr>, step: Expr) -> 
     (init, p.literal(at, Literal::Bool(true)), step, p.ident(at, RESULT))
 }
 
-/// Binds a variable: a loop over nothing whose result sees the accumulator.
+/// Binds a variable: a loop over an empty list whose result reads the accumulator.
 fn bind(p: &mut Parser<'_>, at: u32, name: Arc<str>, value: Expr, result: Expr) -> Expr {
     let fold = Fold {
         range: p.node(at, Kind::List(Vec::new())),

@@ -102,7 +102,7 @@ pub(crate) struct Call {
     pub run: library::Run,
     pub args: Box<[Node]>,
     pub cost: CallCost,
-    /// True if the result is new, and larger than what the cost bounds.
+    /// True if the result is newly allocated and may be larger than its cost implies.
     pub builds: bool,
     pub regex: Regex,
 }
@@ -141,8 +141,8 @@ impl Node {
         }
     }
 
-    /// The attribute as a part of another one (a branch, an index, what `has` tests), which is not charged
-    /// for itself.
+    /// The attribute as a part of another one (a branch, an index, the operand of `has`), which has no cost
+    /// of its own.
     pub(super) fn uncharged(mut self) -> Self {
         let mut node = &mut self;
         loop {

@@ -52,9 +52,8 @@ fn source() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|p| p.join(" "))
 }
 
-/// Whether the expression selects from a value whose type is not known, or from an optional value or null
-/// (which may stand for one). Evaluation counts that step, and cel-go's estimate, whose numbers these are,
-/// does not.
+/// Whether the expression selects from a value of unknown type, or from an optional value or null (which may
+/// stand for one). Evaluation charges for that step; cel-go's estimate, which we reproduce, does not.
 fn selects_of_unknown_values(source: &str, env: &Environment) -> bool {
     fn any(e: &Expr, checked: &checker::Checked) -> bool {
         let operand = match &e.kind {

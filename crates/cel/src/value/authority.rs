@@ -10,7 +10,7 @@ pub trait Authorizer: Send + Sync {
     fn authorize(&self, check: &Check) -> Decision;
 }
 
-/// What an expression asks an [`Authorizer`].
+/// A check that an expression requests of an [`Authorizer`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of request attributes")]
 pub struct Check {
@@ -80,7 +80,7 @@ impl Authority<'_> {
         }
     }
 
-    /// Equality by what is asked, or by the answer.
+    /// Equality of the check, or of its decision.
     pub(crate) fn equals(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Authorizer(_, a), Self::Authorizer(_, b))

@@ -13,7 +13,7 @@ pub enum List<'a> {
     Tree(&'a [Value], &'a Schema),
     /// Computed.
     Shared(Arc<Vec<Val<'a>>>),
-    /// Computed from a list of the input whose elements are told apart by their values.
+    /// Computed from a list of the input whose elements are compared by value (a set).
     Typed(Arc<Vec<Val<'a>>>, &'a ListType),
 }
 

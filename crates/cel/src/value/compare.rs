@@ -112,7 +112,7 @@ impl<'a> Val<'a> {
     }
 }
 
-/// Lists are equal by place, or, if the left one says so, by value or by key.
+/// Lists are compared by index, or by value or key if the left one is a set or a map list.
 fn same_lists<'a>(a: &List<'a>, b: &List<'a>) -> Result<bool, Fail> {
     if a.len() != b.len() {
         return Ok(false);

@@ -5,7 +5,7 @@ use std::fmt;
 /// A format that strings can be validated against.
 pub struct Format {
     pub(crate) name: &'static str,
-    /// What is wrong with a text, a message each.
+    /// Validates a text; returns one message per error.
     pub(crate) validate: fn(&str) -> Vec<String>,
     /// The size of the pattern that stands for it in costs.
     pub(crate) pattern_size: u64,

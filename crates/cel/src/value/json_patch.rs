@@ -44,7 +44,7 @@ fn unset<'a>(name: &str) -> Out<'a> {
     }
 }
 
-/// The Go type of what cel-go holds for a value.
+/// The Go type of cel-go's representation of a value.
 fn go_type<'v>(v: &'v Val<'_>) -> &'v str {
     match v {
         Val::Null => "structpb.NullValue",

@@ -119,7 +119,7 @@ impl Semver {
         Ok(Self { numbers, pre })
     }
 
-    /// Parses what people write: with a `v` before it, without minor and patch, with leading zeros.
+    /// Parses common variants: with a leading `v`, without minor and patch, with leading zeros.
     pub(crate) fn parse_normalized(s: &str) -> Result<Self, ParseError> {
         let s = s.strip_prefix('v').unwrap_or(s);
         let mut parts: Vec<String> = s.splitn(3, '.').map(without_zeros).collect();

@@ -64,7 +64,7 @@ const fn sorted() -> Order {
 }
 
 /// Indexes of a definition's fields, sorted by their path of numbers; fields without a number come first.
-pub(super) fn of(def: &'static TypeDef) -> &'static [u8] {
+pub(super) fn fields_by_number(def: &'static TypeDef) -> &'static [u8] {
     // Definitions exist only in the table, so the address yields the index.
     let offset = std::ptr::from_ref(def) as usize - TYPES.as_ptr() as usize;
     let t = offset / size_of::<TypeDef>();

@@ -44,7 +44,7 @@ fn struct_at(def: &'static TypeDef, raw: &[u8], (depth, budget): Cx<'_>) -> Resu
     // Ends here if the request was abandoned.
     budget.checkpoint();
     let mut parts = Parts::default();
-    parts.fields(def, order::of(def), 0, raw, (depth, budget))?;
+    parts.fields(def, order::fields_by_number(def), 0, raw, (depth, budget))?;
     budget.take(parts.values.len().saturating_add(parts.maps.len()) * PAIR)?;
     Ok(parts.into_object(def))
 }

@@ -81,7 +81,7 @@ fn overly_deep_schemas_are_rejected() {
 #[test]
 fn fields_are_ordered_by_number() {
     for def in types() {
-        let places = order::of(def);
+        let places = order::fields_by_number(def);
         assert_eq!(places.len(), def.fields.len(), "{}", def.name);
         let numbers = places.iter().map(|p| order::number(&def.fields[usize::from(*p)], 0).0);
         assert!(numbers.is_sorted(), "{}", def.name);

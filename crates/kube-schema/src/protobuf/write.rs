@@ -13,7 +13,13 @@ use torana_apimachinery::value::{Map, Value};
 /// written as zero values.
 pub fn message(def: &'static TypeDef, object: &Value, out: &mut Vec<u8>) {
     static NONE: Map = Map::new();
-    fields(def, order::of(def), 0, object.as_object().unwrap_or(&NONE), out);
+    fields(
+        def,
+        order::fields_by_number(def),
+        0,
+        object.as_object().unwrap_or(&NONE),
+        out,
+    );
 }
 
 /// Writes the fields with these indexes, all of which are in the same embedded messages above `level`.

@@ -16,7 +16,7 @@ pub(crate) struct Recount<'a> {
 }
 
 impl<'a> Recount<'a> {
-    /// Begins with nothing.
+    /// Starts with zero usage.
     pub(crate) fn new(quota: &'a Value) -> Self {
         Self {
             quota,
@@ -58,8 +58,8 @@ impl<'a> Recount<'a> {
         }
     }
 
-    /// The status that the quota should have; `None` if it has it. Resources that nobody counts keep their
-    /// recorded usage.
+    /// The status that the quota should have; `None` if it is up to date. Resources without an evaluator keep
+    /// their recorded usage.
     pub(crate) fn status(&self) -> Option<Value> {
         let old = self.quota.get("status");
         let mut used = Value::default();

@@ -95,7 +95,7 @@ fn create() -> Attributes {
     }
 }
 
-async fn of(mutation: Value, object: Value) -> Result<Value> {
+async fn mutate(mutation: Value, object: Value) -> Result<Value> {
     World::new(&[mutations(&[mutation])]).mutate(&create(), &object).await
 }
 
@@ -140,7 +140,7 @@ async fn configurations_that_do_not_fit_are_refused_in_upstreams_words() {
             "expression 'Object{data: {'k': object.nothere}}' resulted in error: no such key: nothere",
         ),
     ] {
-        let refused = of(apply(expression), config_map(json!({}))).await.unwrap_err();
+        let refused = mutate(apply(expression), config_map(json!({}))).await.unwrap_err();
         let message = format!("policy 'p0' with binding 'p0' denied request: {why}");
         assert_eq!(refused.message, message);
         assert_eq!((refused.code, refused.reason), (403, "Invalid"));
@@ -155,18 +155,18 @@ async fn configurations_that_do_not_fit_are_refused_in_upstreams_words() {
 #[tokio::test]
 async fn patches_are_applied_unless_a_test_fails() {
     let add = "[JSONPatch{op: 'add', path: '/data/' + jsonpatch.escapeKey('a/b'), value: 'x'}]";
-    let object = of(patch(add), config_map(json!({}))).await.unwrap();
+    let object = mutate(patch(add), config_map(json!({}))).await.unwrap();
     assert_eq!(object.str_at(&["data", "a/b"]), "x");
     let tested = "[JSONPatch{op: 'test', path: '/data/k', value: 'no'}, JSONPatch{op: 'remove', path: '/data/k'}]";
     let object = config_map(json!({"k": "v"}));
-    assert_eq!(of(patch(tested), object.clone()).await.unwrap(), object);
-    let missing = of(patch("[JSONPatch{op: 'remove', path: '/data/x'}]"), object.clone()).await;
+    assert_eq!(mutate(patch(tested), object.clone()).await.unwrap(), object);
+    let missing = mutate(patch("[JSONPatch{op: 'remove', path: '/data/x'}]"), object.clone()).await;
     assert_eq!(
         missing.unwrap_err().message,
         "policy 'p0' with binding 'p0' denied request: JSON Patch: error in remove for path: '/data/x': Unable to remove \
          nonexistent key: x: missing value"
     );
-    let unknown = of(
+    let unknown = mutate(
         patch("[JSONPatch{op: 'add', path: '/spec', value: Object.spec{a: 1}}]"),
         object.clone(),
     );
@@ -180,7 +180,7 @@ async fn patches_are_applied_unless_a_test_fails() {
 }
 
 #[tokio::test]
-async fn each_mutation_sees_what_those_before_it_made() {
+async fn each_mutation_sees_the_changes_of_earlier_ones() {
     let world = World::new(&[
         with(
             mutations(&[
@@ -246,7 +246,7 @@ async fn mutations_cannot_make_an_object_larger_than_a_client_could() {
     let shares = "[[object, object, object, object]].map(a, [a, a, a, a, a, a, a, a]).map(b, [b, b, b, b, b, b, b, b]).map(c, [c, \
                   c, c, c, c, c, c, c]).map(d, [d, d, d, d, d, d, d, d]).map(e, [JSONPatch{op: 'add', path: '/data', value: [e, \
                   e]}])[0]";
-    let refused = of(patch(shares), object).await.unwrap_err();
+    let refused = mutate(patch(shares), object).await.unwrap_err();
     assert!(
         refused.message.contains("the value is too large"),
         "{}",

@@ -1,4 +1,4 @@
-//! Isolation: what a backend cannot do to the gateway's clients, nor a client to a backend.
+//! Isolation: a backend cannot attack the gateway's clients, nor a client a backend.
 
 use super::{H1, H2, head};
 use crate::aggregator::testing::*;

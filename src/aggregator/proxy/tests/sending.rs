@@ -1,4 +1,4 @@
-//! Which connection a request uses, how many there may be, and what is retried.
+//! The choice of a connection, connection limits, and retries.
 
 use super::{H1, H2, head};
 use crate::aggregator::backend_stats::BackendStats;

@@ -25,7 +25,7 @@ impl Reader<'_> {
             "egressSelectorType",
         ];
         let path = at.as_str();
-        self.known(v, path, &fields)?;
+        self.check_fields(v, path, &fields)?;
         let url = self.text(v, "url", path)?;
         let discovery = self.text(v, "discoveryURL", path)?;
         let ca = self.text(v, "certificateAuthority", path)?;

@@ -1,5 +1,4 @@
-//! Rules and mappings of a provider. Expressions are compiled here; what does not compile is an error of its
-//! field.
+//! Rules and mappings of a provider. Expressions are compiled here; a compile error is an error of its field.
 
 use super::{Error, Mapping, Prefixed, Reader, Rule};
 use crate::apimachinery::field::{FieldError, FieldPath};
@@ -48,7 +47,7 @@ impl Reader<'_> {
         for (i, v) in list.iter().enumerate() {
             let at = at.index(i);
             let path = at.as_str();
-            self.known(v, path, &["claim", "requiredValue", "expression", "message"])?;
+            self.check_fields(v, path, &["claim", "requiredValue", "expression", "message"])?;
             let claim = self.text(v, "claim", path)?;
             let value = self.text(v, "requiredValue", path)?;
             let message = self.text(v, "message", path)?;
@@ -95,7 +94,7 @@ impl Reader<'_> {
         let (mut rules, mut seen) = (Vec::new(), Vec::new());
         for (i, v) in list.iter().enumerate() {
             let at = at.index(i);
-            self.known(v, at.as_str(), &["expression", "message"])?;
+            self.check_fields(v, at.as_str(), &["expression", "message"])?;
             self.text(v, "expression", at.as_str())?;
             let text = v.str_at(&["expression"]);
             let message = self.text(v, "message", at.as_str())?;
@@ -113,9 +112,9 @@ impl Reader<'_> {
         Ok(rules)
     }
 
-    /// `rules` are those on the claims, which may be what verifies an email address.
+    /// `rules` are the claim validation rules, one of which may verify the email address.
     pub(super) fn mappings(&mut self, v: &Value, at: &FieldPath, rules: &[Rule]) -> Result<Mappings, Error> {
-        self.known(v, at.as_str(), &["username", "groups", "uid", "extra"])?;
+        self.check_fields(v, at.as_str(), &["username", "groups", "uid", "extra"])?;
         let username = self.prefixed(v.get("username"), &at.child("username"), true)?;
         let groups = self.prefixed(v.get("groups"), &at.child("groups"), false)?;
         let uid = self.uid(v.get("uid"), &at.child("uid"))?;
@@ -130,7 +129,7 @@ impl Reader<'_> {
             self.errors.push(FieldError::invalid(&at, name.text(), UNVERIFIED));
         }
         Ok(Mappings {
-            // Without one there is an error, and nobody reads this.
+            // Without a mapping, the configuration is rejected, so this value is never used.
             username: username.unwrap_or_else(|| Mapping::Claim(Prefixed::default())),
             groups,
             uid,
@@ -141,7 +140,7 @@ impl Reader<'_> {
     /// `None` if it is absent or wrong.
     fn prefixed(&mut self, v: &Value, at: &FieldPath, required: bool) -> Result<Option<Mapping>, Error> {
         let path = at.as_str();
-        self.known(v, path, &["claim", "prefix", "expression"])?;
+        self.check_fields(v, path, &["claim", "prefix", "expression"])?;
         let claim = self.text(v, "claim", path)?;
         let prefix = self.text(v, "prefix", path)?;
         let has_prefix = !v.get("prefix").is_null();
@@ -164,7 +163,7 @@ impl Reader<'_> {
                 }
                 let compiled = Expression::claims(&text, Returns::Anything);
                 let compiled = self.compiled(compiled, &text, &at.child("expression"));
-                // With an error of the prefix, upstream does not ask what the expression selects.
+                // If the prefix is invalid, upstream does not check which claim the expression selects.
                 compiled.filter(|_| !has_prefix).map(Mapping::Expression)
             }
             (false, true) => {
@@ -179,7 +178,7 @@ impl Reader<'_> {
     }
 
     fn uid(&mut self, v: &Value, at: &FieldPath) -> Result<Option<Mapping>, Error> {
-        self.known(v, at.as_str(), &["claim", "expression"])?;
+        self.check_fields(v, at.as_str(), &["claim", "expression"])?;
         let claim = self.text(v, "claim", at.as_str())?;
         let text = self.text(v, "expression", at.as_str())?;
         Ok(match (claim.is_empty(), text.is_empty()) {
@@ -206,7 +205,7 @@ impl Reader<'_> {
         let (mut extra, mut seen) = (Vec::new(), Vec::new());
         for (i, v) in list.iter().enumerate() {
             let at = at.index(i);
-            self.known(v, at.as_str(), &["key", "valueExpression"])?;
+            self.check_fields(v, at.as_str(), &["key", "valueExpression"])?;
             let key = self.text(v, "key", at.as_str())?;
             let text = self.text(v, "valueExpression", at.as_str())?;
             let (at_key, at) = (at.child("key"), at.child("valueExpression"));

@@ -418,7 +418,7 @@ async fn expensive_expressions_are_evaluated_on_the_pool_and_end_at_upstreams_li
             condition != "true",
             "{condition}"
         );
-        let tokens = idp.known(issuer, &tasks).await.with_pool(pool.clone());
+        let tokens = idp.authenticators(issuer, &tasks).await.with_pool(pool.clone());
         let got = ask(&tokens, &key.sign(&idp.claims()).unwrap()).await;
         assert_eq!(
             got.map(|found| found.unwrap().user.name.clone()),

@@ -1,4 +1,4 @@
-//! [`Counts`]: what a plan changes, for the metrics.
+//! [`Counts`]: the number of changes in a plan, for the metrics.
 
 use super::MAX;
 use std::ops::AddAssign;

@@ -1,4 +1,4 @@
-//! The endpoints of a slice: what identifies one, what it shows of its Pod, and its hints.
+//! The endpoints of a slice: their identity, the state of their Pod, and their hints.
 
 use crate::apimachinery::value::{Str, Value};
 use crate::controllers::service_endpoints::workloads::{Pod, Service};

@@ -85,8 +85,7 @@ impl Pod {
     }
 }
 
-/// Reads an address as upstream does, which takes an IPv4 address that is written as an IPv6 one for what it
-/// is.
+/// Parses an address as upstream does: an IPv4 address in IPv6 notation counts as IPv4.
 pub(crate) fn address(text: &str) -> Option<IpAddr> {
     parse_ip(text).map(|ip| ip.to_canonical())
 }

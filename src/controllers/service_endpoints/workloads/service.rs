@@ -109,7 +109,7 @@ impl Service {
         self.parts.at(&["spec", "publishNotReadyAddresses"]).as_bool() == Some(true)
     }
 
-    /// Whether an annotation asks for hints by the size of zones, which takes precedence over
+    /// Whether an annotation requests hints by the size of zones, which takes precedence over
     /// `trafficDistribution`.
     pub(crate) fn has_topology_mode(&self) -> bool {
         let mut annotations = TOPOLOGY.iter().filter_map(|key| self.parts.annotation(key));

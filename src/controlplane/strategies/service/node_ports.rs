@@ -32,10 +32,10 @@ pub(crate) struct NodePortRecord {
 pub(crate) struct Claim {
     /// The ports that are claimed.
     pub ports: BTreeSet<u16>,
-    found: Option<Found>,
+    found: Option<StoredObject>,
 }
 
-struct Found {
+struct StoredObject {
     revision: Revision,
     object: Value,
 }
@@ -92,7 +92,7 @@ impl NodePortRecord {
         let set = ports(&bits).filter_map(|n| first.checked_add(n));
         Ok(Claim {
             ports: set.filter(|p| (self.first..=self.last).contains(p)).collect(),
-            found: Some(Found {
+            found: Some(StoredObject {
                 revision: entry.revision,
                 object,
             }),

@@ -1,5 +1,5 @@
-//! How a command ended: what a kubelet says on the error stream, as the Status that clients of
-//! `v5.channel.k8s.io` get.
+//! The outcome of a command: converts the message that a kubelet sends on the error stream to the Status
+//! that clients of `v5.channel.k8s.io` get.
 
 use crate::api::json;
 use crate::apimachinery::codec;
@@ -40,18 +40,18 @@ impl Version {
     }
 }
 
-/// The Status for what was said on the error stream.
-pub(super) fn of(version: Version, said: &[u8]) -> Value {
+/// The Status for the message on the error stream; an empty one means success.
+pub(super) fn exit_status(version: Version, message: &[u8]) -> Value {
     let success = || crate::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
-    if said.is_empty() {
+    if message.is_empty() {
         return success();
     }
-    let text = String::from_utf8_lossy(said);
+    let text = String::from_utf8_lossy(message);
     let failed = |why: String| Status::internal(why).to_value();
     if version == Version::Text {
         return failed(format!("error executing remote command: {text}"));
     }
-    let status = match codec::json::decode(said) {
+    let status = match codec::json::decode(message) {
         Ok(status) => status,
         Err(e) => return failed(format!("error stream protocol error: {e} in {text:?}")),
     };
@@ -117,25 +117,25 @@ pub(super) fn refusal(body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn text(version: Version, said: &str) -> String {
-        String::from_utf8(encoded(&of(version, said.as_bytes()))).unwrap()
+    fn text(version: Version, message: &str) -> String {
+        String::from_utf8(encoded(&exit_status(version, message.as_bytes()))).unwrap()
     }
 
     #[test]
     fn exit_codes_and_successes_become_a_status() {
-        for said in ["", r#"{"metadata":{},"status":"Success"}"#] {
-            assert_eq!(text(Version::Status, said), r#"{"metadata":{},"status":"Success"}"#);
+        for message in ["", r#"{"metadata":{},"status":"Success"}"#] {
+            assert_eq!(text(Version::Status, message), r#"{"metadata":{},"status":"Success"}"#);
         }
-        let said = r#"{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#;
+        let message = r#"{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#;
         assert_eq!(
-            text(Version::Status, said),
+            text(Version::Status, message),
             r#"{"metadata":{},"status":"Failure","message":"command terminated with non-zero exit code: command terminated with exit code 3","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#
         );
     }
 
     #[test]
     fn other_failures_are_internal_errors() {
-        for (version, said, message) in [
+        for (version, sent, message) in [
             (Version::Text, "gone", "error executing remote command: gone"),
             (
                 Version::Status,
@@ -149,7 +149,7 @@ mod tests {
                 "error stream protocol error: details must be set",
             ),
         ] {
-            let status = of(version, said.as_bytes());
+            let status = exit_status(version, sent.as_bytes());
             assert_eq!(
                 status.str_at(&["message"]),
                 format!("Internal error occurred: {message}")

@@ -113,7 +113,7 @@ async fn run(socket: WebSocket, streams: Streams, to: Destination, tasks: TaskGr
     }
     let status = match connect(&to, &tasks).await {
         Ok((io, version)) => match session(io, streams, &mut sender, receiver).await {
-            Ok(said) => outcome::of(version, &said),
+            Ok(message) => outcome::exit_status(version, &message),
             Err(Ended::Client) => return,
             Err(Ended::Kubelet(why)) => Status::internal(why).to_value(),
         },

@@ -70,10 +70,10 @@ fn downward(out: &mut ErrorList, item: &Value, at: &FieldPath) {
 }
 
 /// File paths already used in a projected volume.
-struct Taken<'a>(Seen<&'a str>);
+struct UsedPaths<'a>(Seen<&'a str>);
 
-impl<'a> Taken<'a> {
-    /// Records `file`; if it is a duplicate, reports it with the bad value `told`.
+impl<'a> UsedPaths<'a> {
+    /// Records `file`; if it is a duplicate, reports it with the bad value `shown`.
     fn take(&mut self, out: &mut ErrorList, file: &'a str, shown: &str, at: &FieldPath) {
         if !self.0.insert(file) {
             out.push(FieldError::invalid(at, shown, "conflicting duplicate paths"));
@@ -83,7 +83,7 @@ impl<'a> Taken<'a> {
 
 pub(super) fn projected(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     mode(out, v.get("defaultMode"), &path.child("defaultMode"));
-    let mut files = Taken(Seen::new());
+    let mut files = UsedPaths(Seen::new());
     for (i, s) in v.get("sources").items().iter().enumerate() {
         let at = path.child("sources").index(i);
         for name in ["secret", "configMap"] {

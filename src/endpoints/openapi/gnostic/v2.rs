@@ -2,11 +2,11 @@
 
 use super::Form::{Any, Bool, Choice, Double, Each, Int, List, Message as One, Text};
 use super::Test::{Boolean, Has, Is, Object, Otherwise};
+use super::common::{CONTACT, EXTERNAL_DOCS, LICENSE, TAG, TEXTS, XML};
 use super::{Form, Message};
 
 type Row = (&'static str, u32, Form);
 
-const TEXTS: Form = Each(&Text);
 const STRINGS: Form = List(&Text);
 
 pub(super) static DOCUMENT: Message = Message {
@@ -40,30 +40,6 @@ static INFO: Message = Message {
         ("license", 6, One(&LICENSE)),
     ],
     named: &[("x-", 7, Any)],
-};
-
-static CONTACT: Message = Message {
-    fields: &[("name", 1, Text), ("url", 2, Text), ("email", 3, Text)],
-    named: &[("x-", 4, Any)],
-};
-
-static LICENSE: Message = Message {
-    fields: &[("name", 1, Text), ("url", 2, Text)],
-    named: &[("x-", 3, Any)],
-};
-
-static TAG: Message = Message {
-    fields: &[
-        ("name", 1, Text),
-        ("description", 2, Text),
-        ("externalDocs", 3, One(&EXTERNAL_DOCS)),
-    ],
-    named: &[("x-", 4, Any)],
-};
-
-static EXTERNAL_DOCS: Message = Message {
-    fields: &[("description", 1, Text), ("url", 2, Text)],
-    named: &[("x-", 3, Any)],
 };
 
 static PATHS: Message = Message {
@@ -307,17 +283,6 @@ static SCHEMA: Message = Message {
         ("example", 30, Any),
     ],
     named: &[("x-", 31, Any)],
-};
-
-static XML: Message = Message {
-    fields: &[
-        ("name", 1, Text),
-        ("namespace", 2, Text),
-        ("prefix", 3, Text),
-        ("attribute", 4, Bool),
-        ("wrapped", 5, Bool),
-    ],
-    named: &[("x-", 6, Any)],
 };
 
 // Security

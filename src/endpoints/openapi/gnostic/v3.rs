@@ -2,10 +2,9 @@
 //! and server variables, which no API server publishes.
 
 use super::Form::{Any, Bool, Choice, Double, Each, Int, List, Message as One, Text};
+use super::Message;
 use super::Test::{Boolean, Has, Number, Object, Otherwise, String};
-use super::{Form, Message};
-
-const TEXTS: Form = Each(&Text);
+use super::common::{CONTACT, EXTERNAL_DOCS, LICENSE, TAG, TEXTS, XML};
 
 /// A oneof of the message and a reference, chosen by the presence of `$ref`.
 macro_rules! or_reference {
@@ -51,33 +50,9 @@ static INFO: Message = Message {
     named: &[("x-", 7, Any)],
 };
 
-static CONTACT: Message = Message {
-    fields: &[("name", 1, Text), ("url", 2, Text), ("email", 3, Text)],
-    named: &[("x-", 4, Any)],
-};
-
-static LICENSE: Message = Message {
-    fields: &[("name", 1, Text), ("url", 2, Text)],
-    named: &[("x-", 3, Any)],
-};
-
 static SERVER: Message = Message {
     fields: &[("url", 1, Text), ("description", 2, Text)],
     named: &[("x-", 4, Any)],
-};
-
-static TAG: Message = Message {
-    fields: &[
-        ("name", 1, Text),
-        ("description", 2, Text),
-        ("externalDocs", 3, One(&EXTERNAL_DOCS)),
-    ],
-    named: &[("x-", 4, Any)],
-};
-
-static EXTERNAL_DOCS: Message = Message {
-    fields: &[("description", 1, Text), ("url", 2, Text)],
-    named: &[("x-", 3, Any)],
 };
 
 static REFERENCE: Message = Message {
@@ -317,14 +292,3 @@ static DISCRIMINATOR: Message = Message {
 };
 
 static STRINGS: Message = map_of!(Text);
-
-static XML: Message = Message {
-    fields: &[
-        ("name", 1, Text),
-        ("namespace", 2, Text),
-        ("prefix", 3, Text),
-        ("attribute", 4, Bool),
-        ("wrapped", 5, Bool),
-    ],
-    named: &[("x-", 6, Any)],
-};

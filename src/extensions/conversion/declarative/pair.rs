@@ -72,7 +72,7 @@ pub(super) struct Only {
 
 /// The content of an object's annotation.
 #[derive(Default)]
-struct Kept {
+struct Preserved {
     fields: Map,
     objects: Vec<Value>,
 }
@@ -153,29 +153,29 @@ impl Pair {
     /// Converts an object, except for its `apiVersion`.
     pub(crate) fn convert(&self, object: &mut Value, forward: bool) {
         let (from, to) = ends(forward);
-        let given = take_kept(object, &self.sides[to].key);
+        let given = take_preserved(object, &self.sides[to].key);
         let had: Vec<&Around> = self.around.iter().filter(|a| is_object(&a.keys, object)).collect();
-        let mut kept = self.apply(object, forward, &given);
+        let mut preserved = self.apply(object, forward, &given);
         // Fields that the target does not have would be pruned.
         for around in had.iter().filter(|a| !a.exists[to]) {
             around.keys.take(object);
         }
         if !had.is_empty() {
             let mut back = object.clone();
-            self.apply(&mut back, !forward, &Kept::default());
+            self.apply(&mut back, !forward, &Preserved::default());
             let lost = had.into_iter().filter(|a| !is_object(&a.keys, &back));
-            kept.objects = lost.map(|a| Value::from(a.keys.to_string())).collect();
+            preserved.objects = lost.map(|a| Value::from(a.keys.to_string())).collect();
         }
-        write_kept(object, &self.sides[from].key, kept);
+        write_preserved(object, &self.sides[from].key, preserved);
     }
 
-    fn apply(&self, object: &mut Value, forward: bool, given: &Kept) -> Kept {
+    fn apply(&self, object: &mut Value, forward: bool, given: &Preserved) -> Preserved {
         let (from, to) = ends(forward);
-        let mut kept = Kept::default();
+        let mut preserved = Preserved::default();
         for only in &self.sides[from].only {
             match only.path.take(object) {
                 Some(value) if Some(&value) != only.default.as_ref() => {
-                    kept.fields.insert(only.path.to_string(), value);
+                    preserved.fields.insert(only.path.to_string(), value);
                 }
                 _ => {}
             }
@@ -205,7 +205,7 @@ impl Pair {
                 only.path.put(object, value.clone());
             }
         }
-        kept
+        preserved
     }
 
     fn rename(&self, object: &mut Value, forward: bool) {
@@ -221,41 +221,41 @@ fn is_object(keys: &Keys, object: &Value) -> bool {
 }
 
 /// Removes and reads the annotation `key`. Users can write it: what does not make sense is ignored.
-fn take_kept(object: &mut Value, key: &str) -> Kept {
+fn take_preserved(object: &mut Value, key: &str) -> Preserved {
     const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
     let Some(annotations) = object.at_mut(&ANNOTATIONS).and_then(Value::as_object_mut) else {
-        return Kept::default();
+        return Preserved::default();
     };
     let Some(text) = annotations.remove(key) else {
-        return Kept::default();
+        return Preserved::default();
     };
     if annotations.is_empty() {
         object.unset(&ANNOTATIONS);
     }
     let text = text.as_str().unwrap_or_default();
-    let mut kept = json::decode(text.as_bytes()).unwrap_or_default();
-    Kept {
-        fields: match kept.unset(&["fields"]) {
+    let mut preserved = json::decode(text.as_bytes()).unwrap_or_default();
+    Preserved {
+        fields: match preserved.unset(&["fields"]) {
             Some(Value::Object(fields)) => fields,
             _ => Map::new(),
         },
-        objects: match kept.unset(&["objects"]) {
+        objects: match preserved.unset(&["objects"]) {
             Some(Value::Array(objects)) => objects,
             _ => Vec::new(),
         },
     }
 }
 
-fn write_kept(object: &mut Value, key: &str, kept: Kept) {
-    if kept.fields.is_empty() && kept.objects.is_empty() {
+fn write_preserved(object: &mut Value, key: &str, preserved: Preserved) {
+    if preserved.fields.is_empty() && preserved.objects.is_empty() {
         return;
     }
     let mut value = Value::object();
-    if !kept.fields.is_empty() {
-        value.set(&["fields"], Value::Object(kept.fields));
+    if !preserved.fields.is_empty() {
+        value.set(&["fields"], Value::Object(preserved.fields));
     }
-    if !kept.objects.is_empty() {
-        value.set(&["objects"], kept.objects);
+    if !preserved.objects.is_empty() {
+        value.set(&["objects"], preserved.objects);
     }
     let text = String::from_utf8(json::to_vec(&value)).expect("JSON is UTF-8");
     object.set(&["metadata", "annotations", key], text);

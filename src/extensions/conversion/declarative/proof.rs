@@ -3,8 +3,8 @@
 //! The rules are applied to the first schema instead of an object. If the result has the same shape as the
 //! second one (the same fields of the same types, with the same defaults), then an object that the first
 //! schema leaves alone is converted to one that the second leaves alone, and since every rule can be undone,
-//! back to itself. Whatever else the schemas say (descriptions, limits, rules) is about which values are
-//! valid, not about which survive.
+//! back to itself. Other keywords (descriptions, limits, rules) decide which values are
+//! valid, not which survive, and are ignored.
 
 use super::pair::{Move, Only, Pair};
 use super::path::{Items, Keys, node};
@@ -40,8 +40,8 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Why objects may change on a round trip; empty if they do not.
-pub(super) fn of(pair: &Pair, from: &Value, to: &Value) -> Vec<Reason> {
+/// The reasons why objects may change on a round trip; empty if they do not.
+pub(super) fn losses(pair: &Pair, from: &Value, to: &Value) -> Vec<Reason> {
     let names = [&*pair.sides[0].version, &*pair.sides[1].version];
     let mut reasons = Vec::new();
     let mut shapes = [shape(from), shape(to)];

@@ -59,7 +59,7 @@ pub(super) fn pairs(document: &Value) -> Result<Vec<Pair>, Error> {
 }
 
 fn pair(entry: &Value) -> Result<Pair, Error> {
-    known(entry, &["from", "to", "rules"])?;
+    check_fields(entry, &["from", "to", "rules"])?;
     let side = |key: &'static str| match entry.str_at(&[key]) {
         "" => Err(Error::Required(key)),
         version => Ok(Side::new(version)),
@@ -72,7 +72,7 @@ fn pair(entry: &Value) -> Result<Pair, Error> {
 }
 
 fn rule(pair: &mut Pair, rule: &Value) -> Result<(), Error> {
-    known(rule, &["move", "only", "constant"])?;
+    check_fields(rule, &["move", "only", "constant"])?;
     let kinds = rule.as_object().into_iter().flat_map(|m| m.iter());
     let [(kind, body)] = kinds.collect::<Vec<_>>()[..] else {
         return Err(Error::NotOneKind);
@@ -86,7 +86,7 @@ fn rule(pair: &mut Pair, rule: &Value) -> Result<(), Error> {
 }
 
 fn moved(pair: &mut Pair, body: &Value) -> Result<(), Error> {
-    known(body, &["from", "to", "values"])?;
+    check_fields(body, &["from", "to", "values"])?;
     let (from_items, from) = parsed(body, "from")?;
     let (to_items, to) = parsed(body, "to")?;
     let values = body.get("values").as_object().into_iter().flat_map(|m| m.iter());
@@ -119,7 +119,7 @@ fn moved(pair: &mut Pair, body: &Value) -> Result<(), Error> {
 }
 
 fn only(pair: &mut Pair, body: &Value, value: &'static str, constant: bool) -> Result<(), Error> {
-    known(body, &["version", "path", value])?;
+    check_fields(body, &["version", "path", value])?;
     let version = body.str_at(&["version"]);
     let (items, path) = parsed(body, "path")?;
     if !items.0.is_empty() {
@@ -143,7 +143,7 @@ fn parsed(body: &Value, member: &'static str) -> Result<(Items, Keys), Error> {
     path::parse(body.str_at(&[member])).map_err(|source| Error::Path { member, source })
 }
 
-fn known(object: &Value, keys: &[&str]) -> Result<(), Error> {
+fn check_fields(object: &Value, keys: &[&str]) -> Result<(), Error> {
     let Some(map) = object.as_object() else {
         return Err(Error::NotObject);
     };

@@ -17,7 +17,7 @@ pub(super) struct Options<'a> {
     pub(super) schema: definition::Options,
     /// Every version needs a schema.
     pub(super) schema_required: bool,
-    /// The conversion must know a version of ConversionReview that exists.
+    /// The webhook must accept a version of ConversionReview that exists.
     pub(super) recognized_review_version: bool,
     /// A CA bundle that cannot be used is accepted.
     pub(super) invalid_ca_bundle: bool,

@@ -1,5 +1,5 @@
-//! The schemas of a definition: that there are some, and what may be at their root. Their content is checked
-//! by [`definition::check`].
+//! Requires a schema for each version, and checks the keywords at its root. The content is checked by
+//! [`definition::check`].
 
 use super::ratchet::Options;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};

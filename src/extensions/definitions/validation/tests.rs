@@ -255,7 +255,7 @@ fn names_and_group_are_immutable() {
 }
 
 #[test]
-fn an_update_does_not_enforce_what_the_stored_definition_violates() {
+fn an_update_does_not_enforce_rules_that_the_stored_definition_violates() {
     let old = version(
         json!({"schema": {"openAPIV3Schema": {"type": "object", "properties": {"l": {"type": "array",
         "x-kubernetes-list-type": "set", "items": {"type": "object", "nullable": true}}}}}}),

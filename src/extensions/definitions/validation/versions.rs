@@ -9,7 +9,7 @@ use crate::extensions::definitions::internal::Internal;
 use crate::interrupt::checkpoint;
 use std::collections::HashSet;
 
-/// Each version, and what holds for all of them.
+/// Validates each version, and the rules that span versions.
 pub(super) fn each(out: &mut ErrorList, internal: &Internal<'_>, options: &Options, path: &FieldPath) {
     let at = path.child("versions");
     let mut names: HashSet<&str> = HashSet::new();

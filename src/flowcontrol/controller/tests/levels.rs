@@ -1,10 +1,10 @@
-//! Levels that come and go, and what dumps show of them.
+//! Creation and deletion of levels, and their dumps.
 
 use super::*;
 use crate::flowcontrol::dump::Dump;
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_level_serves_what_waits_and_then_goes() {
+async fn a_deleted_level_serves_its_queued_requests_and_is_then_removed() {
     let (controller, _) = busy(10);
     let held = fill(&controller, "u");
     let mut waiting = get(&controller, "u", "busy").admission.unwrap();

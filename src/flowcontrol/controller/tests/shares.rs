@@ -73,7 +73,8 @@ impl Crowd {
         }
     }
 
-    /// Ends what is done, starts what may run, and counts what executes for the next `step` milliseconds.
+    /// Ends finished requests, starts admitted ones, and counts executing ones for the next `step`
+    /// milliseconds.
     fn step(&mut self, controller: &FlowController, now: u64, step: u64) {
         let (done, running) = std::mem::take(&mut self.executing)
             .into_iter()
@@ -118,7 +119,7 @@ async fn levels_under_contention_use_their_nominal_seats() {
         &[schema("large", 100, "large", "a"), schema("small", 200, "small", "b")],
         &[lending("large", 60), lending("small", 20)],
     );
-    // The second crowd comes when the first one has borrowed what it could.
+    // The second crowd arrives when the first one has borrowed all available seats.
     let mut large = Crowd::new(&controller, "l", "a", 120);
     let mut small = Crowd::new(&controller, "s", "b", 0);
     let mut nominal = HashMap::new();
@@ -132,7 +133,7 @@ async fn levels_under_contention_use_their_nominal_seats() {
             small = Crowd::new(&controller, "s", "b", 120);
         }
         if now == 20_000 {
-            // One period later, everybody has what is due.
+            // One period later, both have their fair shares.
             (large.seat_milliseconds, small.seat_milliseconds) = (0, 0);
         }
         large.step(&controller, now, STEP);

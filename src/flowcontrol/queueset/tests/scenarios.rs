@@ -22,7 +22,7 @@ fn fair_shares_are_max_min() {
 }
 
 #[test]
-fn one_client_has_what_it_asks_for() {
+fn a_single_client_is_served_at_its_own_rate() {
     let alone = [client(1001001001, 1, 21, SECOND, 0)];
     exercise("baseline", queues(9, 3, 8), 1, &alone, 20, 0.0);
 }
@@ -50,7 +50,7 @@ fn flows_share_equally() {
 }
 
 #[test]
-fn a_flow_that_asks_for_less_gets_all_of_it() {
+fn a_flow_below_its_fair_share_gets_all_of_its_demand() {
     let flows = [
         client(1001001001, 4, 20, SECOND, SECOND - 1),
         client(2002002002, 2, 20, SECOND, SECOND - 1),

@@ -61,7 +61,7 @@ impl Stopwatch {
         }
     }
 
-    /// The connection asks for the next piece.
+    /// The connection polls for the next frame.
     fn polled(&mut self) {
         if self.writing {
             self.lap(Part::Write);

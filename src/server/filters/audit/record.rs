@@ -226,7 +226,7 @@ impl Drop for CompletionGuard {
         let (record, status) = std::mem::take(&mut *self.lock());
         if let Some(record) = record {
             let status = status.unwrap_or_else(|| record.unanswered());
-            // Nothing waits for the event to be stored.
+            // Not awaited: the response does not depend on the event.
             drop(record.submit(Stage::ResponseComplete, Some(status), None));
         }
     }

@@ -95,7 +95,7 @@ async fn send(s: &Prepared, req: http::request::Builder) -> Response {
     s.handler.handle(req.body(Body::empty()).unwrap()).await
 }
 
-fn of(code: u16, body: &'static str) -> Response {
+fn response_with(code: u16, body: &'static str) -> Response {
     let mut r = Response::new(Body::from(body));
     *r.status_mut() = http::StatusCode::from_u16(code).unwrap();
     r.headers_mut()
@@ -113,7 +113,7 @@ async fn a_complete_response_is_recorded_at_the_policy_level() {
         ("Request", &["RequestReceived 0", "ResponseComplete 200"], false),
         ("RequestResponse", &["RequestReceived 0", "ResponseComplete 200"], true),
     ] {
-        let (s, kept) = served(level, |_| of(200, SECRET));
+        let (s, kept) = served(level, |_| response_with(200, SECRET));
         let answer = send(&s, get("/api/v1/namespaces/n/secrets/s")).await;
         assert_eq!(answer.into_body().collect(1 << 20).await.unwrap(), SECRET);
         assert_eq!(kept.stages(), stages, "{level}");
@@ -124,7 +124,7 @@ async fn a_complete_response_is_recorded_at_the_policy_level() {
 
 #[tokio::test]
 async fn events_contain_user_object_and_decision() {
-    let (s, kept) = served("Metadata", |_| of(200, "{}"));
+    let (s, kept) = served("Metadata", |_| response_with(200, "{}"));
     let asked = get("/api/v1/namespaces/n/pods/p")
         .header("audit-id", "mine")
         .header("user-agent", "me")
@@ -154,7 +154,7 @@ async fn events_contain_user_object_and_decision() {
 #[tokio::test]
 async fn only_the_code_of_a_proxied_response_is_recorded() {
     let (s, kept) = served("RequestResponse", |_| {
-        let mut r = of(404, r#"{"kind":"Status","apiVersion":"v1","message":"theirs"}"#);
+        let mut r = response_with(404, r#"{"kind":"Status","apiVersion":"v1","message":"theirs"}"#);
         r.extensions_mut().insert(FromBackend::Proxied);
         r
     });
@@ -169,7 +169,7 @@ fn chunks(parts: &'static [&'static str]) -> Response {
         .iter()
         .map(|p| Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(p.as_bytes()))));
     let body = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
-    let mut r = of(200, "");
+    let mut r = response_with(200, "");
     *r.body_mut() = Body::stream(body);
     r
 }
@@ -202,7 +202,7 @@ async fn an_upgrade_completes_when_its_connection_ends() {
     let carrier = carried.clone();
     let (s, kept) = served("Metadata", move |req| {
         *carrier.lock() = RequestContext::of(req).until_upgrade_ends.clone();
-        of(101, "")
+        response_with(101, "")
     });
     let asked = get("/api/v1/namespaces/n/pods/p/exec").header("upgrade", "websocket");
     drop(send(&s, asked).await);
@@ -255,7 +255,7 @@ impl crate::request::UnprotectedHandler for Slow {
             tokio::time::sleep(Duration::from_millis(40)).await;
             Ok::<_, std::io::Error>(Frame::data(piece))
         });
-        of(200, "").map(|_| Body::stream(http_body_util::StreamBody::new(Box::pin(pieces))))
+        response_with(200, "").map(|_| Body::stream(http_body_util::StreamBody::new(Box::pin(pieces))))
     }
 }
 
@@ -320,7 +320,7 @@ async fn timeouts_and_disconnects_are_recorded_as_complete() {
 
 #[tokio::test]
 async fn unauthenticated_rejections_are_a_single_event() {
-    let (s, kept) = served("RequestResponse", |_| of(200, "{}"));
+    let (s, kept) = served("RequestResponse", |_| response_with(200, "{}"));
     let asked = http::Request::get("/api/v1/pods").header("authorization", "Bearer wrong");
     assert_eq!(send(&s, asked).await.status(), 401);
     let asked = http::Request::get("/api/v1/pods");
@@ -355,7 +355,7 @@ async fn only_blocking_strict_rejects_requests_it_cannot_record() {
         });
         let config = config("Metadata", &kept, mode);
         let telemetry = config.telemetry.clone();
-        let s = server(config, |_| of(200, "{}"));
+        let s = server(config, |_| response_with(200, "{}"));
         let answer = send(&s, get("/api/v1/pods")).await;
         assert_eq!(answer.status(), code);
         let rejected = String::from_utf8(telemetry.text())
@@ -370,7 +370,7 @@ async fn handlers_get_an_audit_trail_only_if_recorded() {
     for (level, found) in [("None", false), ("Metadata", true)] {
         let (s, _) = served(level, move |req| {
             assert_eq!(RequestContext::of(req).audit.is_some(), found);
-            of(200, "{}")
+            response_with(200, "{}")
         });
         assert_eq!(send(&s, get("/api/v1/pods")).await.status(), 200);
     }

@@ -114,7 +114,7 @@ impl<'a> Stream<'a> {
         self.respond.send_reset(Reason::INTERNAL_ERROR);
     }
 
-    /// Sends the head, and the body if it is complete already. Returns what remains to be sent.
+    /// Sends the head, and the body if it is complete already. Returns the remaining body.
     fn send_response(&mut self, mut response: Response, date: &mut Date) -> Result<Option<ResponseBody>, h2::Error> {
         let activity = self.in_flight.activity();
         head::finish(response.headers_mut(), activity, date);

@@ -185,7 +185,7 @@ fn idle_histories_share_one_bound() {
     }
     assert!(budget.stats().history > 40_000_000, "young events are kept");
     let later = Instant::now() + Duration::from_secs(100);
-    // Each pass sees what the ones before left.
+    // Each pass starts from the state that the previous ones left.
     for feed in feeds.iter().cycle().take(30) {
         feed.cacher.trim_at(later);
     }

@@ -1,4 +1,4 @@
-//! What a single watcher receives, and when it is ended.
+//! The items a single watcher receives, and when it is ended.
 
 use super::hub::Subscriber;
 use super::scope::Scope;

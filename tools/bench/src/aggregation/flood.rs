@@ -1,5 +1,5 @@
-//! One user floods the gateway while another one sends a GET at a time: nobody turns the second one away, and
-//! its p99 stays at 20 ms or three times what it is without the flood.
+//! One user floods the gateway while another one sends one GET at a time: none of its requests is rejected,
+//! and its p99 stays at 20 ms or three times its value without the flood.
 //!
 //! The gateway has 60 seats. The flood comes from a thread of low priority, because real clients run on other
 //! machines.
@@ -27,14 +27,14 @@ const FLOWS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 const OBJECTS: u64 = 2_000;
 const PHASE: Duration = Duration::from_secs(5);
 
-/// What the flood consists of.
+/// The requests of the flood.
 struct Flood {
     name: &'static str,
     user: &'static str,
     in_flight: usize,
     method: Method,
     path: &'static str,
-    /// What the other user asks for.
+    /// The path that the other user requests.
     quiet: &'static str,
 }
 

@@ -240,7 +240,7 @@ fn is_wrong(sample: &Sample) -> bool {
 }
 
 /// How many replicas have each object.
-async fn kept(replicas: &[Replica]) -> Result<BTreeMap<String, usize>, String> {
+async fn replicas_per_object(replicas: &[Replica]) -> Result<BTreeMap<String, usize>, String> {
     let mut all = BTreeMap::new();
     for replica in replicas {
         let (_, body) = Target::new(replica.port, TOKEN).once(Method::GET, GADGETS, "").await?;
@@ -336,7 +336,7 @@ pub(super) async fn replicas(torana: &Path, dir: &Path, r: &mut Report) -> Resul
         seen.broken.load(Ordering::Relaxed)
     );
     r.row("replicas: wrong answers", wrong as f64, "", 0.5, &text);
-    let kept = kept(&all).await?;
+    let kept = replicas_per_object(&all).await?;
     let twice = kept.values().filter(|n| **n > 1).count();
     let lost = acknowledged.iter().filter(|name| !kept.contains_key(*name)).count();
     let text = format!(

@@ -13,7 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
         scenario(
             "3.6.2",
             "connections are reused: ten sequential requests need no new one",
-            kept,
+            reuses_connections,
         ),
         scenario(
             "3.5.5",
@@ -111,7 +111,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-fn kept<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
+fn reuses_connections<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let _handle = scene.script_backend(Script::default());
         let request = scene.request("GET", "{base}/things");
@@ -301,7 +301,7 @@ async fn leaves(scene: &Scene<'_>, path: &str) -> Result<(), String> {
             Event::ClientDisconnected => Err("the client left before the request arrived".to_owned()),
         }
     };
-    // The exchange cannot finish by itself; dropping it closes the client's connection.
+    // The exchange never completes; dropping it closes the client's connection.
     tokio::select! {
         came = at_backend => came?,
         response = scene.exchange(&request) => return Err(format!("answered meanwhile: {response:?}")),

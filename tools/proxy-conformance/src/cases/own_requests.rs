@@ -74,7 +74,7 @@ pub(super) fn cases() -> Vec<Case> {
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The first of the gateway's own requests that satisfies `is`.
-async fn asked(
+async fn own_request(
     scene: &Scene<'_>,
     what: &str,
     is: impl Fn(&ReceivedRequest) -> bool,
@@ -87,7 +87,7 @@ async fn asked(
     find().ok_or_else(|| what.to_owned())
 }
 
-fn says(seen: &ReceivedRequest, name: &str, wanted: &[&str]) -> Result<(), String> {
+fn expect_header(seen: &ReceivedRequest, name: &str, wanted: &[&str]) -> Result<(), String> {
     let is = seen.values(name);
     if is == wanted {
         Ok(())
@@ -99,63 +99,63 @@ fn says(seen: &ReceivedRequest, name: &str, wanted: &[&str]) -> Result<(), Strin
 fn probe<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let path = scene.fill("{base}");
-        let seen = asked(scene, "the backend is probed", |s| {
+        let seen = own_request(scene, "the backend is probed", |s| {
             s.target == path && s.values("x-remote-group") == ["system:masters"]
         });
         let seen = seen.await?;
-        says(&seen, "x-remote-user", &["system:kube-aggregator"])?;
-        says(&seen, "x-remote-uid", &[])?;
-        says(&seen, "authorization", &[])
+        expect_header(&seen, "x-remote-user", &["system:kube-aggregator"])?;
+        expect_header(&seen, "x-remote-uid", &[])?;
+        expect_header(&seen, "authorization", &[])
     })
 }
 
 fn discovery<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let seen = asked(scene, "/apis is asked for", |s| s.target == "/apis").await?;
-        says(&seen, "x-remote-user", &["system:kube-aggregator"])?;
-        says(&seen, "x-remote-group", &["system:masters"])?;
-        says(&seen, "user-agent", &[])?;
+        let seen = own_request(scene, "/apis is asked for", |s| s.target == "/apis").await?;
+        expect_header(&seen, "x-remote-user", &["system:kube-aggregator"])?;
+        expect_header(&seen, "x-remote-group", &["system:masters"])?;
+        expect_header(&seen, "user-agent", &[])?;
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
             application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
-        says(&seen, "accept", &[accept])
+        expect_header(&seen, "accept", &[accept])
     })
 }
 
 fn fallback<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let path = scene.fill("{base}");
-        let seen = asked(scene, "the resources are asked for", |s| {
+        let seen = own_request(scene, "the resources are asked for", |s| {
             s.target == path && s.values("accept") == ["application/json"]
         });
         let seen = seen.await?;
-        says(&seen, "x-remote-user", &["system:kube-aggregator"])?;
-        says(&seen, "x-remote-group", &[])
+        expect_header(&seen, "x-remote-user", &["system:kube-aggregator"])?;
+        expect_header(&seen, "x-remote-group", &[])
     })
 }
 
 fn openapi_v2<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let seen = asked(scene, "/openapi/v2 is asked for", |s| s.target == "/openapi/v2").await?;
-        says(&seen, "x-remote-user", &["system:aggregator"])?;
-        says(&seen, "x-remote-group", &[])?;
-        says(&seen, "accept", &["application/json"])?;
-        says(&seen, "user-agent", &[])
+        let seen = own_request(scene, "/openapi/v2 is asked for", |s| s.target == "/openapi/v2").await?;
+        expect_header(&seen, "x-remote-user", &["system:aggregator"])?;
+        expect_header(&seen, "x-remote-group", &[])?;
+        expect_header(&seen, "accept", &["application/json"])?;
+        expect_header(&seen, "user-agent", &[])
     })
 }
 
 fn openapi_v3<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        let seen = asked(scene, "/openapi/v3 is asked for", |s| s.target == "/openapi/v3").await?;
-        says(&seen, "x-remote-user", &["system:aggregator"])?;
-        says(&seen, "x-remote-group", &[])
+        let seen = own_request(scene, "/openapi/v3 is asked for", |s| s.target == "/openapi/v3").await?;
+        expect_header(&seen, "x-remote-user", &["system:aggregator"])?;
+        expect_header(&seen, "x-remote-group", &[])
     })
 }
 
 fn no_client<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         for path in ["/apis", "/openapi/v2"] {
-            let seen = asked(scene, path, |s| s.target == path).await?;
-            says(&seen, "x-forwarded-for", &[])?;
+            let seen = own_request(scene, path, |s| s.target == path).await?;
+            expect_header(&seen, "x-forwarded-for", &[])?;
         }
         Ok(())
     })
@@ -243,7 +243,7 @@ fn published<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
             json!({"metadata": {"annotations": {"conformance.example.com/touched": scene.environment.next_case()}}});
         scene.environment.patch(group, patch).await?;
         let conditional = |s: &ReceivedRequest| s.target == "/apis" && s.values("if-none-match") == ["\"one\""];
-        asked(scene, "the next time it asks with the ETag", conditional)
+        own_request(scene, "the next time it asks with the ETag", conditional)
             .await
             .map(|_| ())
     })

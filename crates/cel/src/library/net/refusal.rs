@@ -2,7 +2,7 @@
 
 use torana_apimachinery::field::quote;
 
-/// What is wrong, and the rest of the text from there if the message shows it.
+/// The message, and the text from the error on if the message shows it.
 type Wrong<'s> = (&'static str, &'s str);
 
 /// The message for a text that is no address.
@@ -114,7 +114,7 @@ mod tests {
     use super::refusal;
 
     #[test]
-    fn messages_say_what_is_wrong_and_where() {
+    fn messages_contain_the_error_and_its_position() {
         for (text, why) in [
             ("", "unable to parse IP"),
             ("web", "unable to parse IP"),

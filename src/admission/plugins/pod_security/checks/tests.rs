@@ -18,7 +18,7 @@ fn context(context: Value) -> Value {
     json!({"spec": {"containers": [{"name": "main", "securityContext": context}]}})
 }
 
-/// Adds what the restricted level requires, except for fields that are already set.
+/// Adds the fields that the restricted level requires, unless they are set.
 fn nearly(mut pod: Value) -> Value {
     let containers = pod.at_mut(&["spec", "containers"]).unwrap().as_array_mut().unwrap();
     for container in containers {

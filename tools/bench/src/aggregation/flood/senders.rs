@@ -1,4 +1,4 @@
-//! The clients of a flood: they keep requests in flight, and count what becomes of them.
+//! The clients of a flood: they keep requests in flight, and count the outcomes.
 
 use super::{Flood, OBJECTS};
 use crate::aggregation::paced::Stop;
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 /// Requests in flight per connection.
 const STREAMS: usize = 100;
 
-/// What the flood got.
+/// The outcomes of the flood's requests.
 #[derive(Default)]
 pub(super) struct Answers {
     served: AtomicU64,
@@ -133,7 +133,7 @@ pub(super) async fn keep_sending(
     while !stop.load(Ordering::Relaxed) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // What is still in flight ends with its connections.
+    // Requests in flight end with their connections.
     workers.shutdown().await;
 }
 
