@@ -47,6 +47,7 @@ fn numbers(text: &str) -> impl Iterator<Item = (usize, &str)> {
     });
     let punctuation = |c: char| !matches!(c, '0'..='9' | 'a'..='z' | 'E' | '+' | '-' | '.');
     tokens.filter_map(move |token| {
+        pause();
         let place = at;
         at += token.len();
         let number = token.trim_end_matches(punctuation);
