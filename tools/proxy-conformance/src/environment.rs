@@ -346,6 +346,16 @@ async fn front_proxy_ca(target: &Target) -> Option<String> {
 }
 
 impl Scene<'_> {
+    /// Waits until the backend's APIService is available; false if it does not become so within a minute.
+    pub(crate) async fn is_available_again(&self) -> bool {
+        let group = &self.backend.group;
+        let is_available = || async {
+            let condition = self.environment.condition(group).await;
+            condition.is_ok_and(|[status, ..]| status == "True")
+        };
+        self.environment.until("available again", is_available).await.is_ok()
+    }
+
     /// Replaces the placeholders in a text of a case.
     pub fn fill(&self, text: &str) -> String {
         text.replace("{base}", &format!("/apis/{}/v1", self.backend.group))

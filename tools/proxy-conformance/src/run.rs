@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 
+/// The gateway's answer for an APIService whose condition is `Available=False`.
+const UNAVAILABLE: &str = "service unavailable";
+
 /// The result of one case in one combination.
 #[derive(Clone, Debug)]
 pub struct CaseResult {
@@ -72,14 +75,12 @@ async fn queue(environment: Arc<Environment>, name: &'static str, cases: Vec<Cas
                 http: *http,
                 backend,
             };
-            let outcome = match &case.body {
-                CaseBody::Exchange(exchange) => one(&scene, exchange).await,
-                CaseBody::Scenario(scenario) => {
-                    let result = tokio::time::timeout(3 * TIMEOUT, scenario(&scene)).await;
-                    result.unwrap_or_else(|_| Err("it does not finish in time".into()))
-                }
-            };
-            backend.release();
+            let mut outcome = attempt(&scene, &case.body).await;
+            // A probe that times out on a busy machine makes the APIService unavailable for a moment, as it must.
+            // That says nothing about the case, which runs again.
+            if outcome.as_ref().is_err_and(|why| why.contains(UNAVAILABLE)) && scene.is_available_again().await {
+                outcome = attempt(&scene, &case.body).await;
+            }
             results.push(CaseResult {
                 id: case.id,
                 fact: case.fact,
@@ -92,6 +93,19 @@ async fn queue(environment: Arc<Environment>, name: &'static str, cases: Vec<Cas
         }
     }
     results
+}
+
+/// Runs a case once.
+async fn attempt(scene: &Scene<'_>, body: &CaseBody) -> Result<(), String> {
+    let outcome = match body {
+        CaseBody::Exchange(exchange) => one(scene, exchange).await,
+        CaseBody::Scenario(scenario) => {
+            let result = tokio::time::timeout(3 * TIMEOUT, scenario(scene)).await;
+            result.unwrap_or_else(|_| Err("it does not finish in time".into()))
+        }
+    };
+    scene.backend.release();
+    outcome
 }
 
 fn filled(scene: &Scene<'_>, headers: &Headers) -> Headers {
