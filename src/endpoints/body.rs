@@ -221,16 +221,17 @@ pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionK
     }
     let mut document = match parse(bytes, body_type) {
         Ok(document) => document,
-        Err(e) => {
+        Err(ParseError::Json(e)) => {
             let refused = unrecognized(&e.to_string());
-            match json::decode_with_huge_numbers(bytes) {
-                Ok((value, notes)) if body_type == BodyType::Json => Document {
-                    too_large: Some(refused),
-                    ..json_document(value, &notes)
-                },
-                _ => return Err(refused),
+            let Ok((value, notes)) = json::decode_with_huge_numbers(bytes) else {
+                return Err(refused);
+            };
+            Document {
+                too_large: Some(refused),
+                ..json_document(value, &notes)
             }
         }
+        Err(e) => return Err(unrecognized(&e.to_string())),
     };
     check(&mut document.value)?;
     Ok(document)

@@ -161,34 +161,17 @@ impl Shape {
     }
 }
 
-/// A field set. List items are in the order of their keys' values, by which ports 80 and 443 are sorted as
-/// numbers; the other members are sorted as text anyway.
-fn field_set(map: &Map, out: &mut Vec<u8>) {
+/// The members of a field set with several list items, in the order of the items' keys: ports 80 and 443 are
+/// sorted as numbers. `None` for others, whose members are in order as text.
+fn by_path_element(map: &Map) -> Option<Vec<(&str, &Value)>> {
     let is_item = |key: &&str| key.starts_with("k:") || key.starts_with("v:");
-    let has_items = map.keys().filter(is_item).nth(1).is_some();
-    let mut members: Vec<(&str, &Value)> = Vec::new();
-    if has_items {
-        members.extend(map.iter());
-        members.sort_by_cached_key(|(key, _)| {
-            pause();
-            PathElement::decode(key).ok().flatten()
-        });
-    }
-    let sorted = map.iter().filter(|_| !has_items);
-    out.push(b'{');
-    for (i, (key, value)) in members.iter().copied().chain(sorted).enumerate() {
+    map.keys().filter(is_item).nth(1)?;
+    let mut members: Vec<(&str, &Value)> = map.iter().collect();
+    members.sort_by_cached_key(|(key, _)| {
         pause();
-        if i > 0 {
-            out.push(b',');
-        }
-        json::encode_str(key, out);
-        out.push(b':');
-        match value {
-            Value::Object(map) => field_set(map, out),
-            other => json::encode(other, out),
-        }
-    }
-    out.push(b'}');
+        PathElement::decode(key).ok().flatten()
+    });
+    Some(members)
 }
 
 struct Encoder<'a> {
@@ -201,8 +184,11 @@ impl Encoder<'_> {
         match value {
             Value::Object(map) if !map.is_empty() => match shape.resolved(value) {
                 shape @ (Shape::Object(_) | Shape::Listed(_)) => self.object(shape, map, out),
-                Shape::Typed(Ty::Map(of)) => self.map(Shape::Typed(*of), map, out),
-                Shape::Typed(Ty::Any(FreeForm::FieldsV1)) => field_set(map, out),
+                Shape::Typed(Ty::Map(of)) => self.map(Shape::Typed(*of), map.iter(), out),
+                shape @ Shape::Typed(Ty::Any(FreeForm::FieldsV1)) => match by_path_element(map) {
+                    Some(members) => self.map(shape, members.into_iter(), out),
+                    None => self.map(shape, map.iter(), out),
+                },
                 _ => json::encode(value, out),
             },
             Value::Array(items) if !items.is_empty() => {
@@ -225,10 +211,10 @@ impl Encoder<'_> {
         }
     }
 
-    /// A map of values of this shape.
-    fn map(&mut self, shape: Shape, map: &Map, out: &mut Vec<u8>) {
+    /// A map of values of this shape, in the order given.
+    fn map<'v>(&mut self, shape: Shape, members: impl Iterator<Item = (&'v str, &'v Value)>, out: &mut Vec<u8>) {
         out.push(b'{');
-        for (i, (key, value)) in map.iter().enumerate() {
+        for (i, (key, value)) in members.enumerate() {
             pause();
             if i > 0 {
                 out.push(b',');

@@ -249,7 +249,8 @@ fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
     }
 }
 
-fn unescape(token: &str) -> String {
+/// A token of a JSON pointer without its escapes.
+pub(super) fn unescape(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
@@ -267,7 +268,7 @@ fn parent<'d>(doc: &'d mut Value, path: &str) -> Option<(&'d mut Value, String)>
 }
 
 /// Resolves an array index, which may be negative, against the length of the list.
-fn index(token: &str, len: usize) -> Option<usize> {
+pub(super) fn index(token: &str, len: usize) -> Option<usize> {
     let i: i64 = token.parse().ok()?;
     let i = if i < 0 { i + i64::try_from(len).ok()? } else { i };
     usize::try_from(i).ok().filter(|i| *i < len)

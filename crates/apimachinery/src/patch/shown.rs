@@ -4,6 +4,7 @@
 //! and numbers and strings are written as they came. Objects that it changes are maps of Go, whose members
 //! are sorted.
 
+use super::json_patch::{index, unescape};
 use crate::interrupt::pause;
 use std::collections::BTreeMap;
 
@@ -83,9 +84,8 @@ impl<'t> Node<'t> {
     /// Makes an object a map. Of equal keys the last counts.
     fn members(&mut self) -> Option<&mut BTreeMap<String, Self>> {
         if let Self::Object(members) = self {
-            let decoded = |(key, value): (&str, Self)| (serde_json::from_str(key).unwrap_or_default(), value);
-            let map = std::mem::take(members).into_iter().map(decoded).collect();
-            *self = Self::Map(map);
+            let members = std::mem::take(members).into_iter();
+            *self = Self::Map(members.map(|(key, value)| (decoded(key), value)).collect());
         }
         match self {
             Self::Map(map) => Some(map),
@@ -109,15 +109,17 @@ impl<'t> Node<'t> {
             }
             "replace" if path.is_empty() => *self = value(),
             "replace" => {
-                spend(budget, value().size())?;
+                let value = value();
+                spend(budget, value.size())?;
                 match self.at(&path) {
-                    Some(old) => *old = value(),
-                    None => self.add(&path, value(), budget)?,
+                    Some(old) => *old = value,
+                    None => self.add(&path, value, budget)?,
                 }
             }
             "add" => {
-                spend(budget, value().size())?;
-                self.add(&path, value(), budget)?;
+                let value = value();
+                spend(budget, value.size())?;
+                self.add(&path, value, budget)?;
             }
             "remove" => drop(self.remove(&path, budget)),
             "move" => {
@@ -160,10 +162,10 @@ impl<'t> Node<'t> {
         for token in path.split('/').skip(1) {
             node = match node {
                 Self::List(items) => {
-                    let at = place(token, items.len())?;
+                    let at = index(token, items.len())?;
                     items.get_mut(at)?
                 }
-                _ => node.members()?.get_mut(&unescaped(token))?,
+                _ => node.members()?.get_mut(&unescape(token))?,
             };
         }
         Some(node)
@@ -176,12 +178,12 @@ impl<'t> Node<'t> {
                 // An index from the end counts the new item.
                 let at = match token {
                     "-" => items.len(),
-                    _ => place(token, items.len() + 1)?,
+                    _ => index(token, items.len() + 1)?,
                 };
                 spend(budget, items.len().checked_sub(at)?)?;
                 items.insert(at, value);
             }
-            object => drop(object.members()?.insert(unescaped(token), value)),
+            object => drop(object.members()?.insert(unescape(token), value)),
         }
         Some(())
     }
@@ -190,11 +192,11 @@ impl<'t> Node<'t> {
         let (parent, token) = path.rsplit_once('/')?;
         match self.at(parent)? {
             Self::List(items) => {
-                let at = place(token, items.len())?;
+                let at = index(token, items.len())?;
                 spend(budget, items.len().checked_sub(at)?)?;
-                (at < items.len()).then(|| items.remove(at))
+                Some(items.remove(at))
             }
-            object => object.members()?.remove(&unescaped(token)),
+            object => object.members()?.remove(&unescape(token)),
         }
     }
 
@@ -266,20 +268,6 @@ impl<'t> Node<'t> {
                 out.push('}');
             }
         }
-    }
-}
-
-/// A token of a JSON pointer without its escapes.
-fn unescaped(token: &str) -> String {
-    token.replace("~1", "/").replace("~0", "~")
-}
-
-/// The index that a token of a JSON pointer means in a list; negative ones count from its end.
-fn place(token: &str, length: usize) -> Option<usize> {
-    let at: isize = token.parse().ok()?;
-    match usize::try_from(at) {
-        Ok(at) => Some(at),
-        Err(_) => length.checked_sub(at.unsigned_abs()),
     }
 }
 
