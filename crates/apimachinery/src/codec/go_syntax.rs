@@ -26,14 +26,14 @@ pub(super) fn representable(text: &str) -> String {
     out
 }
 
-/// A number that nothing else is likely to be.
+/// Replaces a number that is too large: the largest double, which documents hardly contain otherwise.
 pub(super) const HUGE: &str = "1.7976931348623157e308";
 
 fn is_too_large(number: &str) -> bool {
     number.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
-/// What may be numbers of a JSON value, with their places.
+/// The numbers of a JSON text, with their byte offsets. Other tokens may be among them in invalid JSON.
 fn numbers(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_string = false;
     let mut escaped = false;

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 /// memory here, and nobody reads more.
 const LONGEST: usize = 256 << 10;
 
-/// The result of a JSON patch that applies. `None` if the texts are none, or long, or the patch is costly.
+/// The result of a JSON patch that is known to apply. `None` if a text is not JSON, if both together are longer
+/// than 256 KiB, or if the operations copy or move more than 2^18 nodes.
 pub fn operated(document: &str, patch: &str) -> Option<String> {
     if document.len() + patch.len() > LONGEST {
         return None;
@@ -364,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_operations_pass_through_is_sorted() {
+    fn objects_on_the_path_of_an_operation_are_sorted() {
         let document = r#"{"kind":"A","apiVersion":"v1","metadata":{"name":"a","labels":{"z":"1","b/c":"2"}},"spec":{"y":[{"d":1,"c":2},3],"x":1.50}}"#;
         for (patch, result) in [
             (

@@ -69,13 +69,14 @@ fn element(go_type: &'static str) -> Option<&'static str> {
 
 /// An error of Go's decoder.
 enum GoError {
-    /// `UnmarshalTypeError`
+    /// encoding/json's `UnmarshalTypeError`: a value of the wrong type. Decoding goes on.
     Type {
         what: String,
         go_type: String,
         owner: Option<&'static str>,
         path: String,
     },
+    /// Another error, in its own words.
     Text(String),
 }
 
