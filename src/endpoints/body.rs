@@ -221,9 +221,13 @@ pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionK
     }
     let mut document = match parse(bytes, body_type) {
         Ok(document) => document,
-        Err(ParseError::Json(e)) => {
+        Err(e) => {
             let refused = unrecognized(&e.to_string());
-            let Ok((value, notes)) = json::decode_with_huge_numbers(bytes) else {
+            let read_again = match e {
+                ParseError::Json(_) => json::decode_with_huge_numbers(bytes).ok(),
+                _ => None,
+            };
+            let Some((value, notes)) = read_again else {
                 return Err(refused);
             };
             Document {
@@ -231,7 +235,6 @@ pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionK
                 ..json_document(value, &notes)
             }
         }
-        Err(e) => return Err(unrecognized(&e.to_string())),
     };
     check(&mut document.value)?;
     Ok(document)
