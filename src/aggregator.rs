@@ -10,6 +10,7 @@ pub(crate) mod apiservice;
 pub(crate) mod autoregister;
 pub(crate) mod availability;
 pub(crate) mod backend_stats;
+mod dependent_index;
 pub(crate) mod discovery;
 pub(crate) mod disk_cache;
 pub(crate) mod documents;

@@ -14,6 +14,7 @@ mod failures;
 mod tests;
 
 use super::apiservice::{ApiService, Condition, ServiceReference};
+use super::dependent_index::DependentIndex;
 use super::resolver::{EndpointSlice, Service, ServiceIndex, ServiceResolver};
 use super::transports::{TransportError, TransportId, Transports};
 use super::writer::ApiServiceWriter;
@@ -25,7 +26,6 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::{Backoff, Signal, TaskGroup, WorkQueue};
 use crate::telemetry::Telemetry;
 use failures::Failures;
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub(crate) struct Availability {
     telemetry: Telemetry,
     local: WorkQueue<Str>,
     remote: WorkQueue<Str>,
-    by_service: Mutex<HashMap<Box<str>, BTreeSet<Str>>>,
+    by_service: DependentIndex<Box<str>>,
     failures: Mutex<Failures>,
 }
 
@@ -109,7 +109,7 @@ impl Availability {
             local: WorkQueue::new(BACKOFF, parts.telemetry.queue("LocalAvailabilityController")),
             remote: WorkQueue::new(RETRY, parts.telemetry.queue("RemoteAvailabilityController")),
             telemetry: parts.telemetry,
-            by_service: Mutex::default(),
+            by_service: DependentIndex::default(),
             failures: Mutex::default(),
         });
         let me = Arc::downgrade(&a);
@@ -132,23 +132,9 @@ impl Availability {
     }
 
     fn note(&self, change: &Change<'_, ApiService>) {
-        {
-            let mut by_service = self.by_service.lock();
-            if let Some(old) = change.old.and_then(|o| o.service.as_ref())
-                && let Some(names) = by_service.get_mut(old.key())
-            {
-                names.remove(change.key);
-                if names.is_empty() {
-                    by_service.remove(old.key());
-                }
-            }
-            if let Some(service) = change.new.and_then(|n| n.service.as_ref()) {
-                by_service
-                    .entry(service.key().into())
-                    .or_default()
-                    .insert(change.key.into());
-            }
-        }
+        let service = |s: Option<&Arc<ApiService>>| s.and_then(|s| Some(s.service.as_ref()?.key().into()));
+        self.by_service
+            .update(change.key, service(change.old), service(change.new));
         if let Some(new) = change.new {
             self.failures().set_available(change.key, new.is_available());
         }
@@ -181,9 +167,8 @@ impl Availability {
     }
 
     fn service_changed(&self, key: &str) {
-        let by_service = self.by_service.lock();
-        for name in by_service.get(key).into_iter().flatten() {
-            self.remote.add(name.clone());
+        for name in self.by_service.dependents(key) {
+            self.remote.add(name);
         }
     }
 

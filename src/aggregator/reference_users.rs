@@ -1,17 +1,16 @@
-//! [`ReferenceUsers`]: which APIServices refer to which Secret or ConfigMap. Renews them after a change of it.
+//! [`ReferenceUsers`]: finds the APIServices that refer to a changed Secret or ConfigMap, and renews them.
 //!
 //! A change costs in proportion to the APIServices that refer to the object, however many others exist, and all of
 //! the work is done off the reactors: the object may hold a megabyte of certificates.
 
 use super::apiservice::ApiService;
+use super::dependent_index::DependentIndex;
 use super::references::References;
 use crate::apimachinery::value::Str;
-use crate::client::{Change, Informer};
+use crate::client::Informer;
 use crate::proxy::target::Source;
-use crate::sync::Mutex;
-use crate::tasks::{Backoff, WorkQueue, off_thread, shrink};
+use crate::tasks::{Backoff, WorkQueue, off_thread};
 use crate::telemetry::QueueMetrics;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A Secret or ConfigMap: its kind and its storage key.
@@ -19,7 +18,7 @@ type Referenced = (Source, Arc<str>);
 
 /// An index of APIServices by the objects that they refer to, and the queue of changed objects.
 pub(crate) struct ReferenceUsers {
-    users: Mutex<HashMap<Referenced, HashSet<Str>>>,
+    users: DependentIndex<Referenced>,
     changed: WorkQueue<Referenced>,
 }
 
@@ -27,15 +26,21 @@ impl ReferenceUsers {
     /// Subscribes to both informers, which must not run yet. Changes are queued until [`run`](Self::run) is driven.
     pub(crate) fn new(api_services: &Informer<ApiService>, references: &References, queue: QueueMetrics) -> Arc<Self> {
         let users = Arc::new(Self {
-            users: Mutex::default(),
+            users: DependentIndex::default(),
             changed: WorkQueue::new(Backoff::CONTROLLER, queue),
         });
         let index = users.clone();
-        api_services.subscribe(move |change| index.note(change));
+        api_services.subscribe(move |change| {
+            let referenced =
+                |s: Option<&Arc<ApiService>>| s.into_iter().flat_map(|s| referenced_by(s)).collect::<Vec<_>>();
+            index
+                .users
+                .update(change.key, referenced(change.old), referenced(change.new));
+        });
         let index = users.clone();
         references.subscribe(move |source, key| {
             let referenced = (source, key.into());
-            if index.users.lock().contains_key(&referenced) {
+            if index.users.contains(&referenced) {
                 index.changed.add(referenced);
             }
         });
@@ -48,32 +53,11 @@ impl ReferenceUsers {
     /// When dropped, the APIServices of the object that is being processed are still renewed.
     pub(crate) async fn run(&self, renew: impl Fn(&Str) + Clone + Send + 'static) {
         while let Some(referenced) = self.changed.next().await {
-            let names = self.users_of(&referenced);
+            let names = self.users.dependents(&referenced);
             let renew = renew.clone();
             off_thread(0, move || names.iter().for_each(renew)).await;
             self.changed.done(&referenced);
         }
-    }
-
-    fn users_of(&self, referenced: &Referenced) -> Vec<Str> {
-        let users = self.users.lock();
-        users.get(referenced).into_iter().flatten().cloned().collect()
-    }
-
-    fn note(&self, change: &Change<'_, ApiService>) {
-        let mut users = self.users.lock();
-        for referenced in change.old.into_iter().flat_map(|old| referenced_by(old)) {
-            if let Some(names) = users.get_mut(&referenced) {
-                names.remove(change.key);
-                if names.is_empty() {
-                    users.remove(&referenced);
-                }
-            }
-        }
-        for referenced in change.new.into_iter().flat_map(|new| referenced_by(new)) {
-            users.entry(referenced).or_default().insert(change.key.into());
-        }
-        shrink(&mut users);
     }
 }
 
@@ -145,7 +129,7 @@ mod tests {
 
         // The second no longer refers to it: the next name is that of the first, and then the third's.
         refers("second", "other");
-        while users.users_of(&(Source::ConfigMap, "n/shared".into())).len() > 1 {
+        while users.users.dependents(&(Source::ConfigMap, "n/shared".into())).len() > 1 {
             tokio::task::yield_now().await;
         }
         maps.set(
