@@ -2,7 +2,7 @@
 # Runs every check and test. The tests end the processes they start, even when they fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-step() { printf '\n== %s\n' "$*"; }
+step() { printf '\n== %s (%s free)\n' "$*" "$(df -h --output=avail . | tail -n 1 | tr -d ' ')"; }
 
 step "format"
 cargo fmt --all -- --check

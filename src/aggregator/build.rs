@@ -33,7 +33,7 @@ use crate::server::generic::GenericServer;
 use crate::server::health::{Endpoints, HealthCheck};
 use crate::server::request_labels::request_labels;
 use crate::storage::Storage;
-use crate::tasks::{Signal, TaskGroup};
+use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use crate::telemetry::requests::Labels;
 use http::StatusCode;
@@ -108,6 +108,15 @@ pub(crate) struct Aggregator {
     resolver: Arc<dyn ServiceResolver>,
 }
 
+/// What the aggregator follows in the store.
+struct Informers {
+    api_services: Informer<ApiService>,
+    services: Informer<Service>,
+    endpoint_slices: Informer<EndpointSlice>,
+    references: Arc<References>,
+    definitions: Informer<Definition>,
+}
+
 /// The handles that run the informers.
 struct InformerHandles {
     api_services: InformerHandle<ApiService>,
@@ -118,38 +127,67 @@ struct InformerHandles {
     definitions: InformerHandle<Definition>,
 }
 
-impl Aggregator {
-    /// Installs routes, hooks and health checks into the head server. Nothing runs before the server's hooks.
-    pub(crate) fn install(server: &mut GenericServer, config: Config) -> Self {
-        let delegate = server.delegate().unprotected_handler();
-        let paths = server.delegate().listed_paths();
-        let telemetry = &config.telemetry;
-
-        let (api_services, feed_api_services) = Informer::new(config.api_services, ApiService::from_entry);
-        let feed_api_services = feed_api_services.blocking_if(ApiService::refers_to_objects);
-        let (services, feed_services) = Informer::new(config.services, Service::from_entry);
-        let (endpoint_slices, feed_slices) = Informer::new(config.endpoint_slices, EndpointSlice::from_entry);
-        let (references, feed_references) =
-            References::new(config.secrets, config.config_maps, config.provider.clone());
-        let (definitions, feed_definitions) = Informer::new(config.definitions, Definition::from_entry);
+impl Informers {
+    fn new(config: &Config) -> (Self, InformerHandles) {
+        let (api_services, feed_api_services) = Informer::new(config.api_services.clone(), ApiService::from_entry);
+        let (services, feed_services) = Informer::new(config.services.clone(), Service::from_entry);
+        let (endpoint_slices, feed_slices) = Informer::new(config.endpoint_slices.clone(), EndpointSlice::from_entry);
+        let (references, feed_references) = References::new(
+            config.secrets.clone(),
+            config.config_maps.clone(),
+            config.provider.clone(),
+        );
+        let (definitions, feed_definitions) = Informer::new(config.definitions.clone(), Definition::from_entry);
         // A change of a referenced Secret or ConfigMap takes effect like one of the APIServices that refer to it. This
         // subscription precedes the registration's, so that no change is missed between its read and this index.
-        let queue = telemetry.queue("APIServiceReferenceController");
+        let queue = config.telemetry.queue("APIServiceReferenceController");
         let handles = InformerHandles {
-            definitions: feed_definitions,
             reference_users: ReferenceUsers::new(&api_services, &references, queue),
-            api_services: feed_api_services,
+            api_services: feed_api_services.blocking_if(ApiService::refers_to_objects),
             services: feed_services,
             endpoint_slices: feed_slices,
             references: feed_references,
+            definitions: feed_definitions,
         };
-        let index = ServiceIndex::new(services.clone(), &endpoint_slices);
-        let resolver = config.resolver.unwrap_or_else(|| {
-            Arc::new(ClusterResolver::new(
-                index.clone(),
-                config.loopback,
-                config.to_endpoints,
-            ))
+        let informers = Self {
+            api_services,
+            services,
+            endpoint_slices,
+            references,
+            definitions,
+        };
+        (informers, handles)
+    }
+}
+
+/// The controllers that the hooks start. All of them subscribe to the informers when they are built, so that none
+/// misses an object.
+struct Controllers {
+    availability: Arc<Availability>,
+    registration: Arc<Registration>,
+    collector: Arc<Collector>,
+    /// Of OpenAPI v3 and v2.
+    downloaders: [Arc<Downloader>; 2],
+    autoregister: Arc<AutoRegister>,
+}
+
+impl Aggregator {
+    /// Installs routes, hooks and health checks into the head server. Nothing runs before the server's hooks.
+    pub(crate) fn install(server: &mut GenericServer, config: Config) -> Self {
+        let (informers, handles) = Informers::new(&config);
+        let Informers {
+            api_services,
+            services,
+            endpoint_slices,
+            references,
+            definitions,
+        } = &informers;
+        let telemetry = &config.telemetry;
+        let delegate = server.delegate().unprotected_handler();
+        let index = ServiceIndex::new(services.clone(), endpoint_slices);
+        let resolver = config.resolver.clone().unwrap_or_else(|| {
+            let (index, loopback) = (index.clone(), config.loopback.as_str());
+            Arc::new(ClusterResolver::new(index, loopback, config.to_endpoints))
         });
         let transports = Arc::new(Transports::new(
             config.provider,
@@ -164,7 +202,9 @@ impl Aggregator {
             telemetry,
         ));
         transports.set_identity(config.identity);
-        let shared = Arc::new(ProxyShared {
+        let backend_stats = Arc::new(StatsRegistry::new(config.backend_limits));
+        metrics::publish(telemetry, &backend_stats, &transports, &config.discovery);
+        let proxy = ProxyShared {
             delegate: delegate.clone(),
             resolver: resolver.clone(),
             tasks: config.connections,
@@ -172,25 +212,16 @@ impl Aggregator {
             reject_redirects: config.reject_redirects,
             terminations: Arc::new(telemetry.clone()),
             policy: config.policy,
-        });
-        let backend_stats = Arc::new(StatsRegistry::new(config.backend_limits));
-        metrics::publish(telemetry, &backend_stats, &transports, &config.discovery);
+        };
         let registration = Registration::new(
             api_services.clone(),
             server.mux().clone(),
-            shared,
+            Arc::new(proxy),
             transports.clone(),
             backend_stats.clone(),
             telemetry.queue("APIServiceRegistrationController"),
         );
-        let requests = telemetry.clone();
-        api_services.subscribe(move |change| {
-            if let Some(s) = change.new.or(change.old) {
-                requests
-                    .requests
-                    .set_registered(&s.group, &s.version, change.new.is_some());
-            }
-        });
+        label_registered(api_services, telemetry);
         let availability = Availability::new(Parts {
             informer: api_services.clone(),
             services: services.clone(),
@@ -201,6 +232,8 @@ impl Aggregator {
             writer: config.writer.clone(),
             telemetry: telemetry.clone(),
         });
+
+        // The documents of backends: discovery, and OpenAPI in both versions.
         let published = Documents::new(config.documents);
         let disk_cache = DiskCache::at(config.disk_cache_dir, published.clone());
         let sync_status = SyncStatus::new();
@@ -220,61 +253,48 @@ impl Aggregator {
             (documents.clone(), "open_api_aggregation_controller"),
         ];
         let downloaders = downloads.map(|(what, queue)| {
-            let (resolver, transports) = (resolver.clone(), transports.clone());
-            let (sync_status, queue) = (sync_status.clone(), telemetry.queue(queue));
             Downloader::new(
                 api_services.clone(),
-                resolver,
-                transports,
+                resolver.clone(),
+                transports.clone(),
                 what,
-                sync_status,
+                sync_status.clone(),
                 published.clone(),
-                queue,
+                telemetry.queue(queue),
             )
         });
         let autoregister = AutoRegister::new(
             api_services.clone(),
-            &definitions,
+            definitions,
             config.writer,
-            &paths,
+            &server.delegate().listed_paths(),
             &config.priorities,
             ["autoregister", "crd_autoregistration_controller"].map(|name| telemetry.queue(name)),
         );
-        let defined = definitions.synced().clone();
 
-        server.mux().unlisted_handle(
-            status::PATH,
-            Arc::new(StatusHandler {
-                api_services: api_services.clone(),
-                resolver: resolver.clone(),
-                transports: transports.clone(),
-                backend_stats,
-                discovery: config.discovery.clone(),
-                sync_status,
-            }),
-        );
-        let groups: Arc<dyn UnprotectedHandler> = GroupListHandler::new(api_services.clone());
         let mux = server.mux();
+        let status = StatusHandler {
+            api_services: api_services.clone(),
+            resolver: resolver.clone(),
+            transports: transports.clone(),
+            backend_stats,
+            discovery: config.discovery.clone(),
+            sync_status,
+        };
+        mux.unlisted_handle(status::PATH, Arc::new(status));
+        let groups: Arc<dyn UnprotectedHandler> = GroupListHandler::new(api_services.clone());
         mux.handle("/apis/", groups.clone());
-        mux.handle(
-            "/apis",
-            Arc::new(Negotiating {
-                aggregated: config.discovery,
-                plain: groups,
-            }),
-        );
+        let negotiating = Negotiating {
+            aggregated: config.discovery,
+            plain: groups,
+        };
+        mux.handle("/apis", Arc::new(negotiating));
         let converted = documents.converted();
-        let merged = V2Handler::new(
-            delegate.clone(),
-            documents,
-            api_services.clone(),
-            telemetry.backends.clone(),
-        );
+        let backends = telemetry.backends.clone();
+        let merged = V2Handler::new(delegate.clone(), documents, api_services.clone(), backends);
         mux.handle(V2_PATH, Arc::new(merged));
-        let mut local = vec![delegate];
-        local.extend(config.openapi);
         let openapi: Arc<dyn UnprotectedHandler> = Arc::new(OpenApiHandler {
-            local,
+            local: [delegate].into_iter().chain(config.openapi).collect(),
             remote: indices,
             converted,
             registration: registration.clone(),
@@ -282,47 +302,108 @@ impl Aggregator {
         mux.handle(ROOT, openapi.clone());
         mux.handle_prefix(format!("{ROOT}/"), openapi);
 
-        let synced = [
-            api_services.synced().clone(),
-            services.synced().clone(),
-            endpoint_slices.synced().clone(),
-        ];
-        let referred = references.synced();
         let aggregator = Self {
             transports,
-            registration,
+            registration: registration.clone(),
             availability: availability.clone(),
             resolver,
         };
-        aggregator.add_hooks(
-            server,
-            handles,
-            synced,
-            referred,
-            defined,
-            &availability,
-            &collector,
-            &downloaders,
-            &autoregister,
-        );
+        let controllers = Controllers {
+            availability,
+            registration,
+            collector,
+            downloaders,
+            autoregister,
+        };
+        controllers.add_hooks(server, &informers, handles);
         aggregator
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the parts, once")]
-    fn add_hooks(
-        &self,
-        server: &mut GenericServer,
-        handles: InformerHandles,
-        synced: [Signal; 3],
-        referred: [Signal; 2],
-        defined: Signal,
-        availability: &Arc<Availability>,
-        collector: &Arc<Collector>,
-        downloaders: &[Arc<Downloader>; 2],
-        autoregister: &Arc<AutoRegister>,
-    ) {
+    /// Replaces the client certificate presented to backends. New connections use it; existing ones finish
+    /// their requests.
+    pub(crate) fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
+        self.transports.set_identity(identity);
+        self.registration.refresh();
+        self.availability.enqueue_all();
+    }
+
+    /// The proxy handler of an APIService, if registered.
+    #[cfg(test)]
+    pub(crate) fn handler(&self, name: &str) -> Option<Arc<super::proxy::ProxyHandler>> {
+        self.registration.handler(name)
+    }
+
+    /// Where Services are.
+    pub(crate) fn resolver(&self) -> &Arc<dyn ServiceResolver> {
+        &self.resolver
+    }
+}
+
+/// Counts requests for the groups of APIServices under their own names.
+fn label_registered(api_services: &Informer<ApiService>, telemetry: &Telemetry) {
+    let telemetry = telemetry.clone();
+    api_services.subscribe(move |change| {
+        if let Some(s) = change.new.or(change.old) {
+            telemetry
+                .requests
+                .set_registered(&s.group, &s.version, change.new.is_some());
+        }
+    });
+}
+
+impl Controllers {
+    /// Adds the hooks and health checks, under upstream's names.
+    fn add_hooks(self, server: &mut GenericServer, informers: &Informers, handles: InformerHandles) {
         let initiated = server.add_paths_complete_signal("APIServiceRegistrationControllerInitiated");
-        let (served, probed) = (self.registration.clone(), availability.clone());
+        self.start_informers(server, informers, handles);
+        let (first, fire) = (informers.api_services.synced().clone(), initiated.clone());
+        server.add_post_start_hook("apiservice-registration-controller", move |_| async move {
+            // The informer's callbacks create the routes, so after its initial sync all of them exist.
+            first.wait().await;
+            fire.fire();
+            Ok(())
+        });
+        let ready = initiated.clone();
+        server.add_post_start_hook("apiservice-wait-for-first-sync", move |_| async move {
+            ready.wait().await;
+            Ok(())
+        });
+        self.start_availability(server, informers);
+        let (c, ready) = (self.collector, initiated.clone());
+        server.add_post_start_hook("apiservice-discovery-controller", move |cx| async move {
+            ready.wait().await;
+            c.run_first_pass(&cx.tasks).await;
+            Ok(())
+        });
+        let hooks = ["apiservice-openapiv3-controller", "apiservice-openapi-controller"];
+        for (name, d) in hooks.into_iter().zip(self.downloaders) {
+            server.add_post_start_hook(name, move |cx| async move {
+                d.start(&cx.tasks);
+                Ok(())
+            });
+        }
+        let r = self.autoregister.clone();
+        let defined = informers.definitions.synced().clone();
+        server.add_post_start_hook("kube-apiserver-autoregistration", move |cx| async move {
+            let stop = cx.tasks.stop_signal().clone();
+            cx.tasks.spawn_until_stopped("autoregistration", async move {
+                initiated.wait().await;
+                r.run().await;
+                // `keep` deletes APIServices without a definition, so all definitions must be known.
+                defined.wait().await;
+                r.keep(&stop).await;
+            });
+            Ok(())
+        });
+        let r = self.autoregister;
+        server.add_health_check(HealthCheck::new("autoregister-completion", Endpoints::ALL, move || {
+            r.completion()
+        }));
+    }
+
+    fn start_informers(&self, server: &mut GenericServer, informers: &Informers, handles: InformerHandles) {
+        let (served, probed) = (self.registration.clone(), self.availability.clone());
+        let referred = informers.references.synced();
         server.add_post_start_hook("start-kube-aggregator-informers", move |cx| async move {
             cx.tasks
                 .spawn_until_stopped("reference informers", handles.references.run());
@@ -348,87 +429,38 @@ impl Aggregator {
                 .spawn_until_stopped("definition informer", handles.definitions.run());
             Ok(())
         });
-        let first = synced[0].clone();
-        let fire = initiated.clone();
-        server.add_post_start_hook("apiservice-registration-controller", move |_| async move {
-            // The informer's callbacks create the routes, so after its initial sync all of them exist.
-            first.wait().await;
-            fire.fire();
-            Ok(())
-        });
-        let ready = initiated.clone();
-        server.add_post_start_hook("apiservice-wait-for-first-sync", move |_| async move {
-            ready.wait().await;
-            Ok(())
-        });
-        let (a, first) = (availability.clone(), synced[0].clone());
-        server.add_post_start_hook("apiservice-status-local-available-controller", move |cx| async move {
-            let tasks = cx.tasks.clone();
-            cx.tasks.spawn_until_stopped("local availability start", async move {
-                first.wait().await;
-                a.start(ControllerKind::Local, &tasks);
-            });
-            Ok(())
-        });
-        let a = availability.clone();
-        server.add_post_start_hook("apiservice-status-remote-available-controller", move |cx| async move {
-            let tasks = cx.tasks.clone();
-            cx.tasks.spawn_until_stopped("remote availability start", async move {
-                for s in synced {
-                    s.wait().await;
-                }
-                a.start(ControllerKind::Remote, &tasks);
-            });
-            Ok(())
-        });
-        let (c, ready) = (collector.clone(), initiated.clone());
-        server.add_post_start_hook("apiservice-discovery-controller", move |cx| async move {
-            ready.wait().await;
-            c.run_first_pass(&cx.tasks).await;
-            Ok(())
-        });
-        let hooks = ["apiservice-openapiv3-controller", "apiservice-openapi-controller"];
-        for (name, d) in hooks.into_iter().zip(downloaders.clone()) {
-            server.add_post_start_hook(name, move |cx| async move {
-                d.start(&cx.tasks);
+    }
+
+    fn start_availability(&self, server: &mut GenericServer, informers: &Informers) {
+        let api_services = informers.api_services.synced();
+        let [services, slices] = [informers.services.synced(), informers.endpoint_slices.synced()];
+        let controllers = [
+            (
+                "apiservice-status-local-available-controller",
+                "local availability start",
+                ControllerKind::Local,
+                vec![api_services.clone()],
+            ),
+            (
+                "apiservice-status-remote-available-controller",
+                "remote availability start",
+                ControllerKind::Remote,
+                vec![api_services.clone(), services.clone(), slices.clone()],
+            ),
+        ];
+        for (hook, task, kind, synced) in controllers {
+            let availability = self.availability.clone();
+            server.add_post_start_hook(hook, move |cx| async move {
+                let tasks = cx.tasks.clone();
+                cx.tasks.spawn_until_stopped(task, async move {
+                    for s in synced {
+                        s.wait().await;
+                    }
+                    availability.start(kind, &tasks);
+                });
                 Ok(())
             });
         }
-        let (r, ready) = (autoregister.clone(), initiated);
-        server.add_post_start_hook("kube-apiserver-autoregistration", move |cx| async move {
-            let stop = cx.tasks.stop_signal().clone();
-            cx.tasks.spawn_until_stopped("autoregistration", async move {
-                ready.wait().await;
-                r.run().await;
-                // `keep` deletes APIServices without a definition, so all definitions must be known.
-                defined.wait().await;
-                r.keep(&stop).await;
-            });
-            Ok(())
-        });
-        let r = autoregister.clone();
-        server.add_health_check(HealthCheck::new("autoregister-completion", Endpoints::ALL, move || {
-            r.completion()
-        }));
-    }
-
-    /// Replaces the client certificate presented to backends. New connections use it; existing ones finish
-    /// their requests.
-    pub(crate) fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
-        self.transports.set_identity(identity);
-        self.registration.refresh();
-        self.availability.enqueue_all();
-    }
-
-    /// The proxy handler of an APIService, if registered.
-    #[cfg(test)]
-    pub(crate) fn handler(&self, name: &str) -> Option<Arc<super::proxy::ProxyHandler>> {
-        self.registration.handler(name)
-    }
-
-    /// Where Services are.
-    pub(crate) fn resolver(&self) -> &Arc<dyn ServiceResolver> {
-        &self.resolver
     }
 }
 

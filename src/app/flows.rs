@@ -29,16 +29,14 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
 /// The controller, and the informers that configure it.
 pub(crate) struct FlowControl {
-    /// Admits requests.
-    pub controller: Arc<FlowController>,
+    controller: Arc<FlowController>,
     /// Fire when all stored schemas and levels have been read.
     pub synced: [Signal; 2],
-    /// Must be started for updates to arrive.
-    pub consumer: Consumer,
+    consumer: Consumer,
 }
 
 /// The informers and the writer of the `Dangling` conditions.
-pub(crate) struct Consumer {
+struct Consumer {
     feeds: [InformerHandle<Value>; 2],
     dangling: Dangling,
 }
@@ -93,9 +91,28 @@ pub(crate) fn follow(
     })
 }
 
+impl FlowControl {
+    /// Adds the hooks that start the consumer and the controller, and serves the debug dumps. Returns the
+    /// controller, for the filter chain.
+    pub(crate) fn install(self, server: &mut GenericServer) -> Arc<FlowController> {
+        let (consumer, controller) = (self.consumer, self.controller.clone());
+        server.add_post_start_hook("priority-and-fairness-config-consumer", move |cx| async move {
+            consumer.start(&cx.tasks);
+            Ok(())
+        });
+        server.add_post_start_hook("priority-and-fairness-filter", move |cx| async move {
+            cx.tasks
+                .spawn_until_stopped("seats of priority levels", controller.run());
+            Ok(())
+        });
+        serve_dumps(server, &self.controller);
+        self.controller
+    }
+}
+
 impl Consumer {
     /// Runs the consumer in `tasks`, until the group stops.
-    pub(crate) fn start(self, tasks: &TaskGroup) {
+    fn start(self, tasks: &TaskGroup) {
         let [schemas, levels] = self.feeds;
         tasks.spawn_until_stopped("flow schemas", schemas.run());
         tasks.spawn_until_stopped("priority levels", levels.run());
@@ -103,8 +120,7 @@ impl Consumer {
     }
 }
 
-/// Serves the debug dumps.
-pub(crate) fn serve_dumps(server: &GenericServer, controller: &Arc<FlowController>) {
+fn serve_dumps(server: &GenericServer, controller: &Arc<FlowController>) {
     for name in ["dump_priority_levels", "dump_queues", "dump_requests"] {
         let handler = DumpHandler {
             controller: controller.clone(),
