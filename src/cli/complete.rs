@@ -205,26 +205,51 @@ impl Options {
         self.completed().map_err(|error| values.locate(error))
     }
 
-    fn completed(self) -> Result<CompletedOptions, UsageError> {
-        let Self {
-            serving,
-            mut authentication,
-            mut authorization,
-            audit,
-            mut admission,
-            features,
-            runtime,
-            generic,
-            aggregator,
-            compute,
-            controllers,
-            storage,
-            network,
-            kubelet,
-            logging,
-            values,
-            mut warnings,
-        } = self;
+    fn completed(mut self) -> Result<CompletedOptions, UsageError> {
+        self.check_certificates()?;
+        let replaces_generated_ca = self.check_client_cas()?;
+        self.check_authentication()?;
+        self.read_authorizers()?;
+        if self.authorization.has(Mode::Node) {
+            self.warnings.extend(self.admission.restrict_nodes().map(str::to_owned));
+        }
+        self.check_audit()?;
+        self.restrict_anonymous();
+        if replaces_generated_ca {
+            self.warnings.push(
+                "admin.kubeconfig holds a certificate of the generated CA, which --client-ca-file replaces: it will \
+                 not be accepted"
+                    .to_owned(),
+            );
+        }
+        Ok(CompletedOptions {
+            bind: SocketAddr::new(self.serving.bind_address, self.serving.port),
+            advertise_address: self.advertise_address()?,
+            host_name: host_name(),
+            limits: self.serving.limits(),
+            serving: self.serving,
+            authentication: self.authentication,
+            authorization: self.authorization,
+            audit: self.audit,
+            admission: self.admission,
+            features: self.features,
+            runtime: self.runtime,
+            generic: self.generic,
+            aggregator: self.aggregator,
+            compute: self.compute,
+            controllers: self.controllers,
+            storage: self.storage,
+            network: self.network,
+            kubelet: self.kubelet,
+            logging: self.logging,
+            values: self.values,
+            warnings: self.warnings,
+        })
+    }
+
+    /// The key pairs that this server presents, and the CA of kubelets.
+    fn check_certificates(&self) -> Result<(), UsageError> {
+        let serving = &self.serving;
         if let Some((cert, key)) = &serving.pair {
             check_pair("tls-cert-file", "tls-private-key-file", cert, key)?;
         }
@@ -243,21 +268,28 @@ impl Options {
         for sni in &serving.sni {
             check_pair("tls-sni-cert-key", "tls-sni-cert-key", &sni.cert, &sni.key)?;
         }
-        if let Some((cert, key)) = &aggregator.proxy_client {
+        if let Some((cert, key)) = &self.aggregator.proxy_client {
             check_pair("proxy-client-cert-file", "proxy-client-key-file", cert, key)?;
         }
-        if let Some((cert, key)) = &kubelet.client {
+        if let Some((cert, key)) = &self.kubelet.client {
             check_pair("kubelet-client-certificate", "kubelet-client-key", cert, key)?;
         }
-        check_ca("kubelet-certificate-authority", kubelet.certificate_authority.as_ref())?;
-        let client_ca = check_ca("client-ca-file", authentication.client_ca.as_ref())?;
-        let proxy_ca = check_ca(
-            "requestheader-client-ca-file",
-            authentication.request_header.client_ca.as_ref(),
+        check_ca(
+            "kubelet-certificate-authority",
+            self.kubelet.certificate_authority.as_ref(),
         )?;
-        if let (Some(clients), Some(proxies)) = (&client_ca, &proxy_ca)
-            && authentication.request_header.allowed_names.is_empty()
-            && clients.certificates.iter().any(|c| proxies.certificates.contains(c))
+        Ok(())
+    }
+
+    /// The CAs of client certificates and of front proxies, which must differ where any name may be a proxy's. Returns
+    /// whether the flags name a CA of client certificates.
+    fn check_client_cas(&self) -> Result<bool, UsageError> {
+        let (client_ca, proxies) = (&self.authentication.client_ca, &self.authentication.request_header);
+        let client_ca = check_ca("client-ca-file", client_ca.as_ref())?;
+        let proxy_ca = check_ca("requestheader-client-ca-file", proxies.client_ca.as_ref())?;
+        if let (Some(clients), Some(of_proxies)) = (&client_ca, &proxy_ca)
+            && proxies.allowed_names.is_empty()
+            && clients.certificates.iter().any(|c| of_proxies.certificates.contains(c))
         {
             return Err(UsageError::new(
                 "--requestheader-client-ca-file and --client-ca-file hold the same certificate, and \
@@ -265,6 +297,12 @@ impl Options {
                  front proxies, or name them",
             ));
         }
+        Ok(client_ca.is_some())
+    }
+
+    /// Tokens: static ones, service accounts', OIDC, the configuration file and the webhook.
+    fn check_authentication(&self) -> Result<(), UsageError> {
+        let authentication = &self.authentication;
         if let Some(path) = &authentication.token_file {
             read("token-auth-file", path)?;
         }
@@ -288,7 +326,7 @@ impl Options {
         }
         if let Some(path) = &authentication.config_file {
             let config = read_authentication_config(path, &authentication.service_account.issuers)?;
-            if config.anonymous.is_some() && values.is_given("anonymous-auth") {
+            if config.anonymous.is_some() && self.values.is_given("anonymous-auth") {
                 return Err(UsageError::new(
                     "--anonymous-auth flag cannot be set when anonymous field is configured in authentication \
                      configuration file",
@@ -299,76 +337,75 @@ impl Options {
             ClientConfig::from_kubeconfig(&webhook.config_file)
                 .map_err(|e| usage_error("authentication-token-webhook-config-file", e))?;
         }
-        if let Some(path) = &authorization.config {
-            let text = read("authorization-config", path)?;
-            authorization.authorizers = crate::authz::config::parse(&text)
-                .map_err(|e| usage_error("authorization-config", format!("{}: {e}", path.display())))?;
+        Ok(())
+    }
+
+    /// Takes the authorizers from `--authorization-config`, if it is given.
+    fn read_authorizers(&mut self) -> Result<(), UsageError> {
+        const FLAG: &str = "authorization-config";
+        if let Some(path) = &self.authorization.config {
+            let authorizers = crate::authz::config::parse(&read(FLAG, path)?);
+            self.authorization.authorizers =
+                authorizers.map_err(|e| usage_error(FLAG, format!("{}: {e}", path.display())))?;
         }
-        if authorization.has(Mode::Node) {
-            warnings.extend(admission.restrict_nodes().map(str::to_owned));
-        }
-        if let Some(path) = &audit.policy {
+        Ok(())
+    }
+
+    fn check_audit(&self) -> Result<(), UsageError> {
+        if let Some(path) = &self.audit.policy {
             Policy::read(path).map_err(|e| usage_error("audit-policy-file", e))?;
         }
-        if let Some(webhook) = &audit.webhook {
+        if let Some(webhook) = &self.audit.webhook {
             ClientConfig::from_kubeconfig(&webhook.config_file)
                 .map_err(|e| usage_error("audit-webhook-config-file", e))?;
         }
-        if authorization.allows_all() && authentication.anonymous {
-            if values.is_given("anonymous-auth") {
-                warnings.push("--anonymous-auth has no effect: with AlwaysAllow anyone could do anything".to_owned());
-            }
-            authentication.anonymous = false;
+        Ok(())
+    }
+
+    /// Turns anonymous authentication off where every request is allowed.
+    fn restrict_anonymous(&mut self) {
+        if !self.authorization.allows_all() || !self.authentication.anonymous {
+            return;
         }
-        if client_ca.is_some() {
-            warnings.push(
-                "admin.kubeconfig holds a certificate of the generated CA, which --client-ca-file replaces: it will \
-                 not be accepted"
-                    .to_owned(),
-            );
+        self.authentication.anonymous = false;
+        if self.values.is_given("anonymous-auth") {
+            let warning = "--anonymous-auth has no effect: with AlwaysAllow anyone could do anything";
+            self.warnings.push(warning.to_owned());
         }
-        let bind_address = serving.bind_address;
-        let advertise_address = match serving.advertise_address {
+    }
+
+    fn advertise_address(&self) -> Result<IpAddr, UsageError> {
+        let bind = self.serving.bind_address;
+        let address = match self.serving.advertise_address {
             Some(address) => address,
             // As upstream: a loopback address would be useless to others.
-            None if !bind_address.is_unspecified() && !bind_address.is_loopback() => bind_address,
+            None if !bind.is_unspecified() && !bind.is_loopback() => bind,
             None => default_interface_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         };
-        if advertise_address.is_unspecified() {
+        if address.is_unspecified() {
             return Err(UsageError::new(format!(
-                "--advertise-address={advertise_address}: clients cannot connect to that address; give a real one"
+                "--advertise-address={address}: clients cannot connect to that address; give a real one"
             )));
         }
-        let mut limits = Limits::default();
-        if serving.max_streams > 0 {
-            limits.streams = serving.max_streams;
-        }
+        Ok(address)
+    }
+}
+
+impl ServingOptions {
+    /// The limits of the port: 0 of a flag stands for the default.
+    fn limits(&self) -> Limits {
         let given = |n: usize| (n > 0).then_some(n);
-        limits.max_connections = given(serving.max_connections).unwrap_or(limits.max_connections);
-        limits.max_per_address = given(serving.max_per_address);
-        limits.reserved_connections = given(serving.reserved_connections);
-        Ok(CompletedOptions {
-            bind: SocketAddr::new(bind_address, serving.port),
-            advertise_address,
-            host_name: host_name(),
-            limits,
-            serving,
-            authentication,
-            authorization,
-            audit,
-            admission,
-            features,
-            runtime,
-            generic,
-            aggregator,
-            compute,
-            controllers,
-            storage,
-            network,
-            kubelet,
-            logging,
-            values,
-            warnings,
-        })
+        let default = Limits::default();
+        Limits {
+            streams: if self.max_streams > 0 {
+                self.max_streams
+            } else {
+                default.streams
+            },
+            max_connections: given(self.max_connections).unwrap_or(default.max_connections),
+            max_per_address: given(self.max_per_address),
+            reserved_connections: given(self.reserved_connections),
+            ..default
+        }
     }
 }
