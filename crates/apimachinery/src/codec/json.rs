@@ -12,6 +12,7 @@ mod indent;
 pub mod pieces;
 pub mod projection;
 mod sizes;
+pub mod text;
 
 pub use encode::{encode, encode_int, encode_str, to_string, to_vec, to_vec_pretty};
 pub(crate) use encode::{encode_within, to_string_within};

@@ -5,6 +5,7 @@
 //! are sorted.
 
 use super::json_patch::{index, unescape};
+use crate::codec::json::text::TextReader;
 use crate::interrupt::pause;
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ pub fn operated(document: &str, patch: &str) -> Option<String> {
     if document.len() + patch.len() > LONGEST {
         return None;
     }
-    let (mut document, patch) = (Reader::all(document)?, Reader::all(patch)?);
+    let (mut document, patch) = (Node::of(document)?, Node::of(patch)?);
     let Node::List(operations) = patch else {
         return None;
     };
@@ -46,6 +47,9 @@ fn decoded(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_default()
 }
 
+/// The text is not JSON.
+struct Broken;
+
 /// A part of a document.
 #[derive(Clone)]
 enum Node<'t> {
@@ -63,7 +67,7 @@ pub fn merged(document: &str, patch: &str) -> Option<String> {
     if document.len() + patch.len() > LONGEST {
         return None;
     }
-    let (mut document, patch) = (Reader::all(document)?, Reader::all(patch)?);
+    let (mut document, patch) = (Node::of(document)?, Node::of(patch)?);
     if !document.is_object() || !patch.is_object() {
         return None;
     }
@@ -74,6 +78,33 @@ pub fn merged(document: &str, patch: &str) -> Option<String> {
 }
 
 impl<'t> Node<'t> {
+    /// The whole document; `None` if the text is empty or broken.
+    fn of(text: &'t str) -> Option<Self> {
+        Self::read(&mut TextReader::new(text)).ok()
+    }
+
+    fn read(r: &mut TextReader<'t>) -> Result<Self, Broken> {
+        match r.peek() {
+            Some(b'{') => {
+                let mut members = Vec::new();
+                r.members(|r, key| {
+                    members.push((key, Self::read(r)?));
+                    Ok(())
+                })?;
+                Ok(Self::Object(members))
+            }
+            Some(b'[') => {
+                let mut items = Vec::new();
+                r.items(|r| {
+                    items.push(Self::read(r)?);
+                    Ok(())
+                })?;
+                Ok(Self::List(items))
+            }
+            _ => r.scalar().map(Self::Scalar).ok_or(Broken),
+        }
+    }
+
     fn is_object(&self) -> bool {
         matches!(self, Self::Object(_) | Self::Map(_))
     }
@@ -283,80 +314,6 @@ fn escape(text: &str, out: &mut String) {
             '\u{2029}' => out.push_str("\\u2029"),
             c => out.push(c),
         }
-    }
-}
-
-/// Reads a text that is known to be JSON; of another one it makes something, or nothing.
-struct Reader<'t> {
-    text: &'t str,
-    at: usize,
-}
-
-impl<'t> Reader<'t> {
-    fn all(text: &'t str) -> Option<Node<'t>> {
-        Self { text, at: 0 }.value()
-    }
-
-    /// The next byte that is no white space.
-    fn peek(&mut self) -> Option<u8> {
-        let rest = self.text.as_bytes().get(self.at..)?;
-        self.at += rest.iter().position(|b| !b.is_ascii_whitespace())?;
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    fn accept(&mut self, byte: u8) -> bool {
-        let found = self.peek() == Some(byte);
-        self.at += usize::from(found);
-        found
-    }
-
-    fn value(&mut self) -> Option<Node<'t>> {
-        match self.peek()? {
-            b'{' => {
-                self.at += 1;
-                let mut members = Vec::new();
-                while !self.accept(b'}') {
-                    self.accept(b',');
-                    self.peek()?;
-                    let key = self.scalar()?;
-                    self.accept(b':').then_some(())?;
-                    members.push((key, self.value()?));
-                }
-                Some(Node::Object(members))
-            }
-            b'[' => {
-                self.at += 1;
-                let mut items = Vec::new();
-                while !self.accept(b']') {
-                    self.accept(b',');
-                    items.push(self.value()?);
-                }
-                Some(Node::List(items))
-            }
-            _ => self.scalar().map(Node::Scalar),
-        }
-    }
-
-    /// A string, number or word.
-    fn scalar(&mut self) -> Option<&'t str> {
-        let rest = self.text.get(self.at..)?;
-        let bytes = rest.as_bytes();
-        let length = if bytes.first() == Some(&b'"') {
-            let mut escaped = false;
-            let end = bytes.iter().skip(1).position(|b| {
-                let is_end = *b == b'"' && !escaped;
-                escaped = *b == b'\\' && !escaped;
-                is_end
-            })?;
-            end + 2
-        } else {
-            let is_end =
-                |b: &u8| b.is_ascii_whitespace() || matches!(b, b',' | b':' | b']' | b'}' | b'"' | b'[' | b'{');
-            bytes.iter().position(is_end).unwrap_or(bytes.len())
-        };
-        let scalar = rest.get(..length).filter(|scalar| !scalar.is_empty())?;
-        self.at += length;
-        Some(scalar)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::{DecodeError, SCHEMA, dot, go_struct, go_type, of_schema_or, scalar};
 use crate::{Field, FreeForm, SchemaOr, Ty, TypeDef, by_name};
+use torana_apimachinery::codec::json::text::TextReader;
 use torana_apimachinery::interrupt::pause;
 use torana_apimachinery::value::{Str, Value};
 
@@ -19,7 +20,9 @@ const MAX_DEPTH: usize = torana_apimachinery::codec::json::MAX_DEPTH;
 /// Values that a type with its own parser refuses (a quantity, a time) end the decoding. Other values of a
 /// wrong type do not; the first is reported if nothing ends it.
 pub fn explain(def: &'static TypeDef, json: &[u8]) -> Option<DecodeError> {
-    let mut reader = Reader { json, at: 0 };
+    // Go's decoder replaces invalid UTF-8 too.
+    let json = String::from_utf8_lossy(json);
+    let mut reader = TextReader::new(&json);
     let mut cx = Cx::default();
     let ended = cx.value(&mut reader, Some(Ty::Struct(type_ref(def)?)), 0, 0).err();
     ended.or(cx.mismatch).map(|e| DecodeError(e.text()))
@@ -147,18 +150,18 @@ impl Cx {
         known.map_or_else(|| go_type(ty), str::to_owned)
     }
 
-    fn value(&mut self, r: &mut Reader<'_>, ty: Option<Ty>, below: usize, depth: usize) -> Step {
+    fn value(&mut self, r: &mut TextReader<'_>, ty: Option<Ty>, below: usize, depth: usize) -> Step {
         pause();
-        let kind = r.kind();
+        let kind = Kind::of(r.peek());
         let Some(ty) = ty.filter(|_| depth <= MAX_DEPTH && kind != Kind::Null) else {
             r.skip();
             return Ok(());
         };
         match (ty, kind) {
             (Ty::Struct(def), Kind::Object) => self.object(r, def.get(), depth),
-            (Ty::List(t), Kind::Array) => r.each(|r| self.value(r, Some(*t), below + 1, depth + 1)),
+            (Ty::List(t), Kind::Array) => r.items(|r| self.value(r, Some(*t), below + 1, depth + 1)),
             (Ty::Map(t), Kind::Object) => r.members(|r, _| self.value(r, Some(*t), below + 1, depth + 1)),
-            (Ty::Bytes, Kind::Array) => r.each(|r| {
+            (Ty::Bytes, Kind::Array) => r.items(|r| {
                 self.byte(r);
                 Ok(())
             }),
@@ -206,8 +209,8 @@ impl Cx {
     }
 
     /// An element of a list of bytes.
-    fn byte(&mut self, r: &mut Reader<'_>) {
-        let kind = r.kind();
+    fn byte(&mut self, r: &mut TextReader<'_>) {
+        let kind = Kind::of(r.peek());
         let text = r.skip();
         match kind {
             Kind::Null => {}
@@ -217,9 +220,9 @@ impl Cx {
         }
     }
 
-    fn object(&mut self, r: &mut Reader<'_>, def: &'static TypeDef, depth: usize) -> Step {
+    fn object(&mut self, r: &mut TextReader<'_>, def: &'static TypeDef, depth: usize) -> Step {
         r.members(|r, key| {
-            let Some(field) = def.field(key) else {
+            let Some(field) = def.field(&unquoted(key)) else {
                 return self.value(r, None, 0, depth);
             };
             self.fields.push((def, field));
@@ -231,14 +234,14 @@ impl Cx {
 
     /// A schema or a shorthand for it, which Go decodes on its own. Its error gets the outer struct, and the
     /// outer path before its own.
-    fn schema_or(&mut self, r: &mut Reader<'_>, or: SchemaOr, depth: usize) -> Step {
-        let kind = r.kind();
+    fn schema_or(&mut self, r: &mut TextReader<'_>, or: SchemaOr, depth: usize) -> Step {
+        let kind = Kind::of(r.peek());
         let ty = by_name(SCHEMA).and_then(type_ref).map(Ty::Struct);
         let mut inner = Self::default();
         let ended = match (or, kind) {
             (_, Kind::Object) => inner.value(r, ty, 0, depth),
-            (SchemaOr::Array, Kind::Array) => r.each(|r| inner.value(r, ty, 0, depth + 1)),
-            (SchemaOr::StringArray, Kind::Array) => r.each(|r| inner.value(r, Some(Ty::String), 1, depth + 1)),
+            (SchemaOr::Array, Kind::Array) => r.items(|r| inner.value(r, ty, 0, depth + 1)),
+            (SchemaOr::StringArray, Kind::Array) => r.items(|r| inner.value(r, Some(Ty::String), 1, depth + 1)),
             _ => {
                 r.skip();
                 match of_schema_or(or, kind == Kind::Bool) {
@@ -284,6 +287,18 @@ enum Kind {
 }
 
 impl Kind {
+    /// The kind of the value that starts with this byte.
+    fn of(first: Option<u8>) -> Self {
+        match first {
+            Some(b'{') => Self::Object,
+            Some(b'[') => Self::Array,
+            Some(b'"') => Self::String,
+            Some(b't' | b'f') => Self::Bool,
+            Some(b'n') | None => Self::Null,
+            Some(_) => Self::Number,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -293,110 +308,6 @@ impl Kind {
             Self::Array => "array",
             Self::Object => "object",
         }
-    }
-}
-
-/// A position in a valid JSON text. An invalid one yields other values, but ends.
-struct Reader<'a> {
-    json: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn peek(&mut self) -> u8 {
-        while self.json.get(self.at).is_some_and(u8::is_ascii_whitespace) {
-            self.at += 1;
-        }
-        self.json.get(self.at).copied().unwrap_or(0)
-    }
-
-    fn kind(&mut self) -> Kind {
-        match self.peek() {
-            b'{' => Kind::Object,
-            b'[' => Kind::Array,
-            b'"' => Kind::String,
-            b't' | b'f' => Kind::Bool,
-            b'n' | 0 => Kind::Null,
-            _ => Kind::Number,
-        }
-    }
-
-    /// Whether the next token is this one, which is then read.
-    fn takes(&mut self, token: u8) -> bool {
-        let found = self.peek() == token;
-        self.at += usize::from(found);
-        found
-    }
-
-    /// Skips a value and returns its text.
-    fn skip(&mut self) -> &'a str {
-        self.peek();
-        let (from, mut depth) = (self.at, 0_usize);
-        loop {
-            pause();
-            match self.peek() {
-                0 => break,
-                b'"' => self.string(),
-                b'{' | b'[' => {
-                    depth += 1;
-                    self.at += 1;
-                }
-                b'}' | b']' => {
-                    depth = depth.saturating_sub(1);
-                    self.at += 1;
-                }
-                b',' | b':' => self.at += 1,
-                _ => self.word(),
-            }
-            if depth == 0 {
-                break;
-            }
-        }
-        std::str::from_utf8(self.json.get(from..self.at).unwrap_or_default()).unwrap_or_default()
-    }
-
-    fn string(&mut self) {
-        self.at += 1;
-        while let Some(b) = self.json.get(self.at) {
-            self.at += match b {
-                b'\\' => 2,
-                _ => 1,
-            };
-            if *b == b'"' {
-                return;
-            }
-        }
-    }
-
-    /// A number, `true`, `false` or `null`.
-    fn word(&mut self) {
-        let rest = self.json.get(self.at..).unwrap_or_default();
-        let ends = |b: &u8| b.is_ascii_whitespace() || matches!(b, b',' | b':' | b']' | b'}');
-        self.at += rest.iter().position(ends).unwrap_or(rest.len()).max(1);
-    }
-
-    fn each(&mut self, mut item: impl FnMut(&mut Self) -> Step) -> Step {
-        self.takes(b'[');
-        while !self.takes(b']') && self.peek() != 0 {
-            let before = self.at;
-            item(self)?;
-            self.takes(b',');
-            self.at = self.at.max(before + 1);
-        }
-        Ok(())
-    }
-
-    fn members(&mut self, mut member: impl FnMut(&mut Self, &str) -> Step) -> Step {
-        self.takes(b'{');
-        while !self.takes(b'}') && self.peek() != 0 {
-            let before = self.at;
-            let key = unquoted(self.skip());
-            self.takes(b':');
-            member(self, &key)?;
-            self.takes(b',');
-            self.at = self.at.max(before + 1);
-        }
-        Ok(())
     }
 }
 
