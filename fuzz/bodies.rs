@@ -210,6 +210,16 @@ pub(crate) const ALL: &[Body] = &[
         trees::hostile_managers,
         &["", "a", "the input chooses a tree"],
     ),
+    (
+        "decoder-errors",
+        trees::decoder_errors,
+        &[
+            "",
+            "a",
+            "the input chooses a tree",
+            r#"{"spec":{"containers":[{"name":5}]}}"#,
+        ],
+    ),
     ("any-tree", trees::any_tree, &["", "a", "the input chooses a tree"]),
     (
         "json-path",

@@ -7,7 +7,7 @@ use torana::api::{self, TypeDef, decode};
 use torana::apimachinery::apply::managed::Writer;
 use torana::apimachinery::apply::{self, ApplyRequest, FieldSet};
 use torana::apimachinery::codec::{cbor, json, yaml};
-use torana::apimachinery::patch::{json_patch::JsonPatch, merge, strategic};
+use torana::apimachinery::patch::{json_patch::JsonPatch, merge, shown, strategic};
 use torana::apimachinery::value::{Map, Value};
 
 /// A sequence of choices: the input's bytes, then a pseudo-random sequence seeded by them.
@@ -260,7 +260,31 @@ pub(crate) fn hostile_managers(data: &[u8]) {
     }
 }
 
-/// A tree of any shape through the codecs, and as a patch of each type.
+/// What fits a type has no decoder error; what does not fit it is refused.
+pub(crate) fn decoder_errors(data: &[u8]) {
+    let mut c = Choices::new(data);
+    let mut tree = pod();
+    match c.below(2) {
+        0 => tree = c.object(FIELDS, WORDS, 0),
+        _ => {
+            let path = [c.word(&["spec", "metadata"]), c.word(FIELDS)];
+            tree.set(&path, c.tree(FIELDS, WORDS, 2));
+        }
+    }
+    let text = json::to_vec(&tree);
+    let error = decode::explain(pods(), &text);
+    let refused = decode::normalize(pods(), &mut tree).is_err();
+    assert!(
+        refused || error.is_none(),
+        "{error:?} {}",
+        String::from_utf8_lossy(&text)
+    );
+    // Any bytes, which need not be JSON.
+    let _ = decode::explain(pods(), data);
+}
+
+/// A tree of any shape through the codecs, and as a patch of each type. The text of a patched document, which errors
+/// show, is that of the patched tree.
 pub(crate) fn any_tree(data: &[u8]) {
     const KEYS: &[&str] = &[
         "op", "path", "from", "value", "a", "~1", "-", "yes", "1", "<<", "&a", "",
@@ -298,13 +322,22 @@ pub(crate) fn any_tree(data: &[u8]) {
     };
     let ops: Vec<Value> = (0..c.below(5)).map(|_| op(&mut c)).collect();
     for patch in [&v, &Value::Array(ops)] {
-        let text = json::to_vec(patch);
-        if let Ok(p) = JsonPatch::decode(&text, false) {
-            let _ = p.apply(pod());
+        let (text, document) = (json::to_string(patch), json::to_string(&pod()));
+        let same = |shown: Option<String>, tree: &Value| {
+            let shown = shown.map(|text| json::decode(text.as_bytes()));
+            assert_eq!(shown.as_ref(), Some(&Ok(tree.clone())), "{text}");
+        };
+        if let Ok(p) = JsonPatch::decode(text.as_bytes(), false)
+            && let Ok(tree) = p.apply(pod())
+        {
+            same(shown::operated(&document, &text), &tree);
         }
-        if let Ok((patch, _)) = merge::decode(&text, false) {
-            let mut doc = pod();
-            merge::apply(&mut doc, patch);
+        if let Ok((patch, _)) = merge::decode(text.as_bytes(), false) {
+            let mut tree = pod();
+            merge::apply(&mut tree, patch);
+            if text.starts_with('{') {
+                same(shown::merged(&document, &text), &tree);
+            }
         }
     }
 }

@@ -20,8 +20,10 @@ pub fn operated(document: &str, patch: &str) -> Option<String> {
         return None;
     }
     let (mut document, patch) = (Node::of(document)?, Node::of(patch)?);
-    let Node::List(operations) = patch else {
-        return None;
+    let operations = match patch {
+        Node::List(operations) => operations,
+        patch if patch.is_null() => Vec::new(),
+        _ => return None,
     };
     let mut budget = COSTLIEST;
     document.members();
