@@ -129,9 +129,10 @@ fn run(
         // Deeply nested objects are walked recursively, so workers get 8 MiB instead of tokio's 2 MiB.
         .thread_stack_size(8 << 20)
         .thread_name("torana")
-        // Idle blocking threads are woken in turn, so a handshake every 200 ms keeps 50 of them, and what their heaps
-        // retain, alive with tokio's default of ten seconds.
-        .thread_keep_alive(Duration::from_secs(2))
+        // Idle blocking threads are woken in turn, so a few handshakes per second would keep all threads of an earlier
+        // burst, and what their heaps retain, alive with tokio's default of ten seconds. A new thread costs a fraction
+        // of a handshake.
+        .thread_keep_alive(Duration::from_millis(250))
         .on_thread_park(collect_free_memory)
         .build()
         .map_err(|e| format!("cannot start the runtime: {e}"))?;

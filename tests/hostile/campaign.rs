@@ -268,7 +268,7 @@ impl Baseline {
                 self.resident >> 20
             ));
         }
-        // Idle threads of the blocking pool linger for two seconds, in which the prober's handshakes use them in turn;
+        // Idle threads of the blocking pool linger for a quarter of a second, and the prober's handshakes need some;
         // it and metrics use a few files.
         if now.threads > self.threads + 16 {
             problems.push(format!("{} threads, {} before", now.threads, self.threads));

@@ -8,7 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Stack size in bytes. Deeply nested objects are walked recursively, as on the reactors.
 const STACK: usize = 8 << 20;
@@ -43,6 +43,8 @@ const YIELD_AFTER: Duration = Duration::from_micros(300);
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// The same after a large job: its memory is returned before the next one runs on another thread.
 const IDLE_AFTER_LARGE: Duration = Duration::from_millis(20);
+/// A thread that has had jobs calls it at the first moment without work after this time, however short.
+const RELEASE_EVERY: Duration = Duration::from_secs(10);
 /// Estimated memory of a large job, in bytes.
 const LARGE: usize = 8 << 20;
 
@@ -76,9 +78,16 @@ impl Limit for PollLimit {
     }
 }
 
+/// How long a thread waits for work before it calls `on_idle`. Under steady light load no pause would be as long as
+/// `idle_after`.
+fn pause_before_release(idle_after: Duration, since_release: Duration) -> Duration {
+    idle_after.min(RELEASE_EVERY.saturating_sub(since_release))
+}
+
 fn run(shared: &Arc<Shared>) {
     // When to call `on_idle`; `None` once that has been done after the last job.
     let mut idle_after = None;
+    let mut released = Instant::now();
     loop {
         let mut state = shared.lock();
         let runnable = loop {
@@ -91,11 +100,13 @@ fn run(shared: &Arc<Shared>) {
             state = match shared.config.on_idle.zip(idle_after) {
                 None => shared.work.wait(state),
                 Some((on_idle, after)) => {
-                    let (state, waited) = shared.work.wait_timeout(state, after);
+                    let pause = pause_before_release(after, released.elapsed());
+                    let (state, waited) = shared.work.wait_timeout(state, pause);
                     if waited.timed_out() {
                         drop(state);
                         on_idle();
                         idle_after = None;
+                        released = Instant::now();
                         shared.lock()
                     } else {
                         state
@@ -133,5 +144,20 @@ fn run(shared: &Arc<Shared>) {
             let used = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
             shared.lock().queue.charge(id, used);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_released_under_steady_light_load() {
+        assert_eq!(pause_before_release(IDLE_AFTER, Duration::ZERO), IDLE_AFTER);
+        assert_eq!(
+            pause_before_release(IDLE_AFTER, RELEASE_EVERY - IDLE_AFTER / 2),
+            IDLE_AFTER / 2
+        );
+        assert_eq!(pause_before_release(IDLE_AFTER, RELEASE_EVERY), Duration::ZERO);
     }
 }
