@@ -2,13 +2,20 @@
 //! and `ValidateObjectMetaUpdate` in different combinations, some twice, and the causes of a 422 show it. The
 //! table was derived from recorded upstream responses.
 
-use crate::registry::strategy::MetaChecks;
+use crate::registry::strategy::{MetaChecks, UpdateOrder};
 
 /// The metadata checks of a built-in kind, beyond those the registry applies to every kind.
 pub(super) fn checks(group: &str, kind: &str) -> MetaChecks {
     match (group, kind) {
         ("", "Event") | (_, "PodDisruptionBudget") => MetaChecks::NONE,
-        (_, "RuntimeClass" | "APIService" | "CustomResourceDefinition") => MetaChecks::BOTH.any_finalizers(),
+        (_, "RuntimeClass" | "CustomResourceDefinition") => MetaChecks::BOTH.any_finalizers(),
+        (_, "APIService") => MetaChecks::both_in(UpdateOrder::OldFirst).any_finalizers(),
+        (_, "ConfigMap" | "IngressClass" | "Secret" | "VolumeAttributesClass") => {
+            MetaChecks::both_in(UpdateOrder::OldFirst)
+        }
+        (_, "ControllerRevision" | "Endpoints" | "Ingress" | "PersistentVolumeClaim" | "Pod" | "ServiceAccount") => {
+            MetaChecks::both_in(UpdateOrder::OldMetadataFirst)
+        }
         (_, "Lease") => MetaChecks::AGAINST_OLD.any_finalizers(),
         (
             _,

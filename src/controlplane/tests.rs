@@ -421,3 +421,85 @@ async fn most_kinds_require_qualified_finalizers() {
     let budgets = r.plane.store("policy", "poddisruptionbudgets");
     budgets.create_value(&Context::system("default"), budget).await.unwrap();
 }
+
+#[tokio::test]
+async fn causes_of_a_refused_update_are_in_the_order_of_the_kind() {
+    let r = running();
+    let refused = async |group: &str, plural: &str, object: Value, key: &'static str, value: &'static str| {
+        let store = r.plane.store(group, plural);
+        let cx = Context::system(object.namespace());
+        store.create_value(&cx, object).await.unwrap();
+        let change = |live: &Value| {
+            let mut new = live.clone();
+            new.set(&["metadata", "labels"], json!({"a": "!"}));
+            new.set_meta("deletionGracePeriodSeconds", 5i64);
+            let path: Vec<&str> = key.split('.').collect();
+            new.set(&path, value);
+            Ok(new)
+        };
+        let e = store.update_with(&cx, "u", "", change).await.unwrap_err();
+        let causes = e.details.unwrap().causes;
+        let last = |field: String| field.rsplit('.').next().unwrap_or_default().to_owned();
+        causes.into_iter().map(|c| last(c.field)).collect::<Vec<_>>().join(" ")
+    };
+    let (meta, against_old) = (
+        "labels deletionGracePeriodSeconds labels",
+        "deletionGracePeriodSeconds labels",
+    );
+    // The comparison with the stored object comes first.
+    let class = json!({"metadata": {"name": "u"}, "spec": {"controller": "a.b/c"}});
+    assert_eq!(
+        refused("networking.k8s.io", "ingressclasses", class, "spec.controller", "x").await,
+        format!("{meta} {against_old} controller labels controller")
+    );
+    let attributes = json!({"metadata": {"name": "u"}, "driverName": "a.b", "parameters": {"a": "b"}});
+    assert_eq!(
+        refused(
+            "storage.k8s.io",
+            "volumeattributesclasses",
+            attributes,
+            "driverName",
+            "x y"
+        )
+        .await,
+        format!("{meta} {against_old} driverName labels driverName")
+    );
+    // Only the metadata is compared first.
+    let claim = json!({"metadata": {"name": "u", "namespace": "default"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "v"}});
+    assert_eq!(
+        refused("", "persistentvolumeclaims", claim, "spec.volumeName", "w").await,
+        format!("{meta} {against_old} labels spec")
+    );
+    // There is no validation as a new object, except for the specification.
+    let set = json!({"metadata": {"name": "u", "namespace": "default"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let causes = refused("apps", "replicasets", set, "spec.template.spec.restartPolicy", "x").await;
+    assert!(
+        causes.starts_with(&format!("{meta} {against_old} restartPolicy")),
+        "{causes}"
+    );
+    // The validation as a new object comes first.
+    let class = json!({"metadata": {"name": "u"}, "provisioner": "a.b/c"});
+    assert_eq!(
+        refused("storage.k8s.io", "storageclasses", class, "provisioner", "x y").await,
+        format!("{meta} labels provisioner {against_old} provisioner")
+    );
+}
+
+#[tokio::test]
+async fn self_links_are_dropped_on_create_and_kept_on_update() {
+    let r = running();
+    let cx = Context::system("");
+    let store = r.plane.store("scheduling.k8s.io", "priorityclasses");
+    let object = json!({"metadata": {"name": "u", "selfLink": "x"}, "value": 1});
+    let created = store.create_value(&cx, object).await.unwrap();
+    assert!(created.at(&["metadata", "selfLink"]).is_null());
+    let change = |live: &Value| {
+        let mut new = live.clone();
+        new.set_meta("selfLink", "x");
+        Ok(new)
+    };
+    let updated = store.update_with(&cx, "u", "", change).await.unwrap();
+    assert_eq!(updated.str_at(&["metadata", "selfLink"]), "x");
+}

@@ -5,6 +5,8 @@
 
 mod known;
 
+pub(crate) use known::INTERNAL_VERSION;
+
 use super::negotiate::Codecs;
 use crate::api;
 use crate::apimachinery::codec::budget::DecodeBudget;
@@ -23,10 +25,6 @@ use http::header::CONTENT_TYPE;
 
 /// Maximum bytes of a request body.
 pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
-/// The files in which upstream creates the schemes of its servers; they are part of error messages.
-const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
-const EXTENSIONS_SCHEME: &str = "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55";
-const AGGREGATOR_SCHEME: &str = "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28";
 
 /// Why a body is not a document of its encoding; the texts are upstream's.
 #[derive(Debug, thiserror::Error)]
@@ -189,11 +187,25 @@ pub(crate) fn yaml_finding(duplicates: &[String]) -> String {
     format!("error converting YAML to JSON: yaml: unmarshal errors:{lines}")
 }
 
-/// Decodes an object of kind `expected`, filling in a missing kind or apiVersion.
+/// What a body must say of its kind and version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TypeCheck {
+    /// Those of the endpoint; missing ones are filled in. Built-in kinds.
+    Filled,
+    /// A kind and the endpoint's version. The kind is compared when the object is validated. Custom resources.
+    Required,
+}
+
+/// Decodes an object of kind `expected`.
 ///
 /// # Errors
 /// 400 with upstream's message.
-pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionKind) -> Result<Document> {
+pub(crate) fn decode(
+    bytes: &[u8],
+    body_type: BodyType,
+    expected: &GroupVersionKind,
+    types: TypeCheck,
+) -> Result<Document> {
     let unrecognized = |text: &str| {
         Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {text} ({})",
@@ -202,9 +214,15 @@ pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionK
         ))
     };
     let check = |value: &mut Value| {
-        check_kind(value, expected).map_err(|e| match e {
+        let checked = match types {
+            TypeCheck::Filled => check_kind(value, expected),
+            TypeCheck::Required => check_type_meta(value, expected),
+        };
+        checked.map_err(|e| match e {
+            Mismatch::NoKind if body_type == BodyType::Json => unrecognized(&no_kind(bytes)),
+            Mismatch::NoKind => unrecognized(&no_kind(&json::to_vec(value))),
             Mismatch::Unrecognized(text) => unrecognized(&text),
-            Mismatch::Other(status) => status,
+            Mismatch::Kind(given) => mismatch(&given, expected, bytes, body_type, types),
         })
     };
     if body_type == BodyType::Protobuf {
@@ -242,7 +260,9 @@ pub(crate) fn decode(bytes: &[u8], body_type: BodyType, expected: &GroupVersionK
 
 enum Mismatch {
     Unrecognized(String),
-    Other(Status),
+    NoKind,
+    /// Another kind or version than the expected one.
+    Kind(GroupVersionKind),
 }
 
 /// Upstream's text for a document that is no object, in which version and kind are looked for.
@@ -254,23 +274,38 @@ pub(crate) fn no_type_meta(document: &Value) -> String {
     )
 }
 
+/// Upstream's text for a JSON object without a kind, where there is no default.
+pub(crate) fn no_kind(json: &[u8]) -> String {
+    format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(json))
+}
+
+fn check_type_meta(value: &mut Value, expected: &GroupVersionKind) -> std::result::Result<(), Mismatch> {
+    if !value.is_null() {
+        type_meta_is_text(value)?;
+    }
+    let given = value.str_at(&["apiVersion"]);
+    let version = match given {
+        "" => GroupVersion::default(),
+        text => GroupVersion::parse(text)
+            .ok_or_else(|| Mismatch::Unrecognized(format!("unexpected GroupVersion string: {text}")))?,
+    };
+    let kind = value.str_at(&["kind"]);
+    if kind.is_empty() {
+        return Err(Mismatch::NoKind);
+    }
+    if version != expected.group_version() {
+        return Err(Mismatch::Kind(version.with_kind(kind)));
+    }
+    Ok(())
+}
+
 fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Result<(), Mismatch> {
     // Like Go's decoder, treat null as an empty object.
     if value.is_null() {
         *value = Value::object();
     }
-    let Some(map) = value.as_object_mut() else {
-        return Err(Mismatch::Unrecognized(no_type_meta(value)));
-    };
-    for key in ["apiVersion", "kind"] {
-        if let Some(v) = map.get(key).filter(|v| !v.is_null() && v.as_str().is_none()) {
-            return Err(Mismatch::Unrecognized(format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{key} of \
-                 type string",
-                json_type(v)
-            )));
-        }
-    }
+    type_meta_is_text(value)?;
+    let map = value.make_object();
     let given = map.str("apiVersion").to_owned();
     let kind = match map.str("kind") {
         "" => expected.kind.to_string(),
@@ -282,56 +317,108 @@ fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Re
             .ok_or_else(|| Mismatch::Unrecognized(format!("unexpected GroupVersion string: {text}")))?,
     };
     if kind != expected.kind.as_str() || version != expected.group_version() {
-        return Err(Mismatch::Other(mismatch(&version.with_kind(&kind), expected)));
+        return Err(Mismatch::Kind(version.with_kind(&kind)));
     }
     map.insert("apiVersion", expected.api_version());
     map.insert("kind", expected.kind.as_str());
     Ok(())
 }
 
+/// Refuses what is no object, and kinds and versions that are no strings.
+fn type_meta_is_text(value: &Value) -> std::result::Result<(), Mismatch> {
+    let Some(map) = value.as_object() else {
+        return Err(Mismatch::Unrecognized(no_type_meta(value)));
+    };
+    for key in ["apiVersion", "kind"] {
+        if let Some(v) = map.get(key).filter(|v| !v.is_null() && v.as_str().is_none()) {
+            return Err(Mismatch::Unrecognized(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{key} of \
+                 type string",
+                json_type(v)
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Upstream's message for a kind that is not in the scheme of the server of the expected one.
-pub(crate) fn not_registered(kind: &str, api_version: &str, expected: &GroupVersionKind) -> String {
-    let scheme = match &*expected.group {
-        "apiextensions.k8s.io" => EXTENSIONS_SCHEME,
-        "apiregistration.k8s.io" => AGGREGATOR_SCHEME,
-        _ => SCHEME,
+pub(crate) fn not_registered(given: &GroupVersionKind, expected: &GroupVersionKind) -> String {
+    let scheme = known::scheme(&expected.group);
+    let version = match &*given.version {
+        INTERNAL_VERSION => format!("the internal version of group {}", quote(&given.group)),
+        _ => format!("version {}", quote(&given.api_version())),
     };
-    let version = match api_version {
-        "" => "the internal version of group \"\"".to_owned(),
-        version => format!("version {}", quote(version)),
-    };
-    let (kind, scheme) = (quote(kind), quote(scheme));
+    let (kind, scheme) = (quote(&given.kind), quote(scheme));
     format!("no kind {kind} is registered for {version} in scheme {scheme}")
 }
 
-/// The error for another kind or version than the expected one.
-fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
+/// The error of Go's decoder for a JSON or YAML body that does not fit the type.
+pub(crate) fn explained(def: &'static api::TypeDef, bytes: &[u8], body_type: BodyType) -> Option<String> {
+    let error = match body_type {
+        BodyType::Json => api::decode::explain(def, bytes),
+        // Upstream converts YAML to JSON with sorted keys first.
+        BodyType::Yaml => api::decode::explain(def, &json::to_vec(&parse(bytes, body_type).ok()?.value)),
+        BodyType::Cbor | BodyType::Protobuf => None,
+    };
+    error.map(|e| e.0)
+}
+
+/// The error for a body of another kind or version than the expected one.
+fn mismatch(
+    given: &GroupVersionKind,
+    expected: &GroupVersionKind,
+    bytes: &[u8],
+    body_type: BodyType,
+    types: TypeCheck,
+) -> Status {
     // Upstream decodes objects of custom kinds in any version.
-    let custom = given.kind == expected.kind && !known::is_known(expected);
-    if !custom && !known::is_known(given) {
-        return cannot_be_handled(
-            given,
-            expected,
-            &not_registered(&given.kind, &given.api_version(), expected),
-        );
-    }
-    if custom || known::same_kind(given, expected) {
-        return Status::bad_request(format!(
+    let why = match types == TypeCheck::Required || (given.kind == expected.kind && !known::is_known(expected)) {
+        true => None,
+        false => foreign(given, expected, |def| explained(def, bytes, body_type)),
+    };
+    match why {
+        Some(text) => cannot_be_handled(given, expected, &text),
+        None => Status::bad_request(format!(
             "the API version in the data ({}) does not match the expected API version ({})",
             given.api_version(),
             expected.api_version()
-        ));
+        )),
+    }
+}
+
+/// Why a document of the kind `given` cannot become an object of the kind `expected`; `None` if they are versions of
+/// one kind and the document fits its own. `explain` returns the error of decoding it as its own type, which upstream
+/// does before it compares the kinds.
+pub(crate) fn foreign(
+    given: &GroupVersionKind,
+    expected: &GroupVersionKind,
+    explain: impl FnOnce(&'static api::TypeDef) -> Option<String>,
+) -> Option<String> {
+    let registered = known::is_known(given) && known::is_known(expected) && known::share_scheme(given, expected);
+    if !registered {
+        return Some(not_registered(given, expected));
+    }
+    let def = api::by_gvk(&given.group, &given.version, &given.kind);
+    if let Some(text) = def.and_then(explain) {
+        return Some(text);
     }
     // Upstream shows the Go package of its internal types.
-    let package = match expected.group.split('.').next() {
-        None | Some("") => "core",
-        Some(first) => first,
+    let package = |group: &str| match group.split('.').next() {
+        None | Some("" | "events") => "core".to_owned(),
+        Some(first) => first.to_owned(),
     };
-    let text = format!(
-        "converting ({}.{}) to ({package}.{}): unknown conversion",
-        given.version, given.kind, expected.kind
-    );
-    cannot_be_handled(given, expected, &text)
+    let from = match &*given.version {
+        INTERNAL_VERSION => package(&given.group),
+        version => version.to_owned(),
+    };
+    (!known::same_kind(given, expected)).then(|| {
+        format!(
+            "converting ({from}.{}) to ({}.{}): unknown conversion",
+            given.kind,
+            package(&expected.group),
+            expected.kind
+        )
+    })
 }
 
 /// 400 for a document whose kind could be determined.
@@ -390,7 +477,7 @@ mod tests {
 
     fn fails(body: &str) -> String {
         let expected = GroupVersionKind::new("", "v1", "ConfigMap");
-        match decode(body.as_bytes(), BodyType::Json, &expected) {
+        match decode(body.as_bytes(), BodyType::Json, &expected, TypeCheck::Filled) {
             Ok(d) => panic!("decoded {:?}", d.value),
             Err(e) => e.message,
         }
@@ -400,7 +487,7 @@ mod tests {
     fn removed_versions_are_reported_as_version_mismatches() {
         let message = |given: [&str; 3], expected: [&str; 3]| {
             let kind = |[g, v, k]: [&str; 3]| GroupVersionKind::new(g, v, k);
-            mismatch(&kind(given), &kind(expected)).message
+            mismatch(&kind(given), &kind(expected), b"{}", BodyType::Json, TypeCheck::Filled).message
         };
         let deployment = ["apps", "v1", "Deployment"];
         for gone in [
@@ -447,16 +534,62 @@ mod tests {
     }
 
     #[test]
+    fn body_of_another_kind_is_decoded_as_that_kind_first() {
+        assert_eq!(
+            fails(r#"{"kind":"Pod","apiVersion":"v1","spec":5}"#),
+            "Pod in version \"v1\" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field \
+             Pod.spec of type v1.PodSpec"
+        );
+        assert!(fails(r#"{"kind":"List","apiVersion":"v1"}"#).ends_with("(core.ConfigMap): unknown conversion"));
+        let foreign = r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","spec":5}"#;
+        assert!(fails(foreign).contains("no kind \"CustomResourceDefinition\" is registered"));
+        // The unknown member is of no interest: the kinds do not convert anyway.
+        assert!(fails(r#"{"kind":"Pod","apiVersion":"v1","x":5}"#).ends_with("(core.ConfigMap): unknown conversion"));
+    }
+
+    #[test]
+    fn custom_resources_must_name_their_kind_and_version() {
+        let expected = GroupVersionKind::new("example.com", "v1", "Bar");
+        let of = |body: &str| decode(body.as_bytes(), BodyType::Json, &expected, TypeCheck::Required);
+        let fails = |body: &str| of(body).map_or_else(|e| e.message, |d| panic!("decoded {:?}", d.value));
+        let versionless = "the API version in the data () does not match the expected API version (example.com/v1)";
+        assert_eq!(fails(r#"{"kind":"Bar"}"#), versionless);
+        assert_eq!(fails(r#"{"kind":"X"}"#), versionless);
+        let other = "the API version in the data (v1) does not match the expected API version (example.com/v1)";
+        assert_eq!(fails(r#"{"kind":"Pod","apiVersion":"v1","spec":5}"#), other);
+        assert_eq!(
+            fails(r#"{"x":{},"apiVersion":"example.com/v1"}"#),
+            "the object provided is unrecognized (must be of type Bar): Object 'Kind' is missing in \
+             '{\"x\":{},\"apiVersion\":\"example.com/v1\"}' ({\"x\":{},\"apiVersion\":\"example. ...)"
+        );
+        // Another kind is refused by validation.
+        let decoded = of(r#"{"kind":"X","apiVersion":"example.com/v1"}"#).unwrap();
+        assert_eq!(decoded.value.str_at(&["kind"]), "X");
+    }
+
+    #[test]
+    fn internal_versions_are_named_with_their_group() {
+        let known = fails(r#"{"kind":"Deployment","apiVersion":"apps/__internal"}"#);
+        assert!(
+            known.ends_with("converting (apps.Deployment) to (core.ConfigMap): unknown conversion"),
+            "{known}"
+        );
+        let message = fails(r#"{"kind":"X","apiVersion":"apps/__internal"}"#);
+        let want = "no kind \"X\" is registered for the internal version of group \"apps\" in scheme ";
+        assert!(message.contains(want), "{message}");
+    }
+
+    #[test]
     fn missing_kind_and_version_are_filled_in() {
         let expected = GroupVersionKind::new("apps", "v1", "Deployment");
-        let d = decode(b"{}", BodyType::Json, &expected).map(|d| d.value);
+        let d = decode(b"{}", BodyType::Json, &expected, TypeCheck::Filled).map(|d| d.value);
         assert_eq!(d, Ok(crate::json!({"apiVersion": "apps/v1", "kind": "Deployment"})));
     }
 
     #[test]
     fn protobuf_bodies_decode_by_the_kind_of_their_envelope() {
         let expected = GroupVersionKind::new("", "v1", "ConfigMap");
-        let read = |bytes: &[u8]| decode(bytes, BodyType::Protobuf, &expected).map(|d| d.value);
+        let read = |bytes: &[u8]| decode(bytes, BodyType::Protobuf, &expected, TypeCheck::Filled).map(|d| d.value);
         let config_map = crate::json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}});
         let mut decoded = read(&api::protobuf::encode(&config_map).unwrap()).unwrap();
         decoded.unset(&["metadata"]);

@@ -41,6 +41,11 @@ pub(super) async fn create(
     options: &WriteOptions,
 ) -> Result<ResultObject> {
     let resource = &store.resource;
+    let foreign = meta::type_errors(resource, &object);
+    if !foreign.is_empty() {
+        let given = object.gvk();
+        return Err(Status::invalid(&given.group, &given.kind, object.name(), &foreign));
+    }
     meta::set_kind(resource, &mut object);
     meta::wipe_system_fields(&mut object);
     meta::set_namespace(resource, cx, &mut object);

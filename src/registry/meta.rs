@@ -3,8 +3,8 @@
 
 use super::resource::Resource;
 use super::store::Store;
-use super::strategy::{Change, Context, NameRule};
-use crate::apimachinery::field::{ErrorList, FieldPath};
+use super::strategy::{Change, Context, NameRule, UpdateOrder};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 use crate::apimachinery::validation::{
@@ -21,6 +21,31 @@ pub(super) fn set_kind(resource: &Resource, object: &mut Value) {
     let map = object.make_object();
     map.insert("apiVersion", resource.gvk().api_version());
     map.insert("kind", resource.kind.as_str());
+}
+
+/// The errors of a custom resource whose kind or version is not the resource's. Other objects cannot get here with
+/// another kind.
+pub(super) fn type_errors(resource: &Resource, object: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    if !resource.unstructured {
+        return out;
+    }
+    let expected = resource.gvk();
+    for (key, want) in [
+        ("kind", expected.kind.to_string()),
+        ("apiVersion", expected.api_version()),
+    ] {
+        let given = object.str_at(&[key]);
+        // The server's own writes may not say.
+        if !given.is_empty() && given != want {
+            out.push(FieldError::invalid(
+                &FieldPath::new(key),
+                given,
+                format!("must be {want}"),
+            ));
+        }
+    }
+    out
 }
 
 /// Sets the object's namespace from the request; removes it for cluster-scoped kinds.
@@ -47,7 +72,6 @@ pub(super) fn wipe_system_fields(object: &mut Value) {
 
 /// Restores the metadata that an update does not change implicitly.
 pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
-    new.unset_meta("selfLink");
     if new.uid().is_empty() && !old.uid().is_empty() {
         new.set_meta("uid", old.uid());
     }
@@ -94,25 +118,67 @@ pub(super) fn validate_create(store: &Store, object: &Value) -> ErrorList {
     errors
 }
 
+/// Validates the metadata of a changed object with the rules for all kinds.
+pub(super) fn validate_common(store: &Store, new: &Value, old: &Value) -> ErrorList {
+    let (new, old) = (new.get("metadata"), old.get("metadata"));
+    let path = FieldPath::new("metadata");
+    let generic = MetaRules::generic(store.resource.namespaced);
+    let mut errors = validate_object_meta(new, generic, &path);
+    errors.extend(validate_object_meta_update(new, old, generic, &path));
+    errors
+}
+
 /// Validates a changed object with the generic rules, then with the kind's, which repeat most of the errors,
-/// as upstream.
+/// as upstream: as a new object and against the stored one, each time the metadata first, in the kind's order.
 pub(super) fn validate_update(store: &Store, subresource: &str, new: &Value, old: &Value) -> ErrorList {
     let (new_meta, old_meta) = (new.get("metadata"), old.get("metadata"));
     let path = FieldPath::new("metadata");
-    let generic = MetaRules::generic(store.resource.namespaced);
-    let mut errors = validate_object_meta(new_meta, generic, &path);
-    errors.extend(validate_object_meta_update(new_meta, old_meta, generic, &path));
+    let mut errors = validate_common(store, new, old);
     let (own, kind) = (store.resource.meta_checks, kind_rules(store));
     let whole = subresource.is_empty();
+    let mut as_new = ErrorList::new();
     if whole {
         // Duplicate causes are intended: upstream runs the same check several times.
-        (0..own.as_new).for_each(|_| errors.extend(validate_object_meta(new_meta, kind, &path)));
+        (0..own.as_new).for_each(|_| as_new.extend(validate_object_meta(new_meta, kind, &path)));
     }
-    let against_old = if whole { own.against_old } else { own.in_subresources };
-    if against_old {
-        errors.extend(validate_object_meta_update(new_meta, old_meta, kind, &path));
+    let compares = if whole { own.against_old } else { own.in_subresources };
+    let mut against_old = match compares {
+        true => validate_object_meta_update(new_meta, old_meta, kind, &path),
+        false => ErrorList::new(),
+    };
+    let rest = store.strategy.validate(new, Change::Update { old, subresource });
+    if !whole || own.as_new == 0 || !own.against_old {
+        [as_new, against_old, rest].into_iter().for_each(|e| errors.extend(e));
+        return errors;
     }
-    errors.extend(store.strategy.validate(new, Change::Update { old, subresource }));
+    // The errors that a new object would have too belong behind those of its metadata.
+    let also_new = match rest.is_empty() || (as_new.is_empty() && against_old.is_empty()) {
+        true => ErrorList::new(),
+        false => store.strategy.validate(new, Change::Create),
+    };
+    let changed = rest.len().saturating_sub(also_new.len());
+    let (first, second) = match own.order {
+        UpdateOrder::NewFirst => {
+            let split = if rest.starts_with(&also_new) { also_new.len() } else { 0 };
+            let mut rest = rest.into_iter();
+            as_new.extend(rest.by_ref().take(split));
+            against_old.extend(rest);
+            (as_new, against_old)
+        }
+        UpdateOrder::OldFirst => {
+            let split = if rest.ends_with(&also_new) { changed } else { 0 };
+            let mut rest = rest.into_iter();
+            against_old.extend(rest.by_ref().take(split));
+            as_new.extend(rest);
+            (against_old, as_new)
+        }
+        UpdateOrder::OldMetadataFirst => {
+            as_new.extend(rest);
+            (against_old, as_new)
+        }
+    };
+    errors.extend(first);
+    errors.extend(second);
     errors
 }
 

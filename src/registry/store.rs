@@ -12,7 +12,9 @@ use crate::admission::{Admission, AdmitAll};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::value::Value;
-use crate::storage::{Budget, Entry, ListOptions, Listing, MinRevision, Storage, Watch, WatchOptions};
+use crate::storage::{
+    Budget, Entry, Error, ListOptions, Listing, MinRevision, Storage, VersionMatch, Watch, WatchOptions,
+};
 use std::sync::Arc;
 
 /// The verbs of one resource over its storage.
@@ -114,14 +116,17 @@ impl Store {
     /// Lists objects in key order. Cancel safe.
     ///
     /// # Errors
-    /// 410 for an expired revision, 429 while storage is not ready, 504 for a revision in the future.
+    /// 410 for an expired revision, 429 while storage is not ready, 504 for a revision in the future; without
+    /// `Retry-After` if exactly that revision is asked for, for which upstream does not wait.
     pub(crate) async fn list(&self, options: ListOptions) -> Result<Listing> {
         // An expired revision is worded differently if it came from a continue token.
         let with_token = options.token.is_some();
-        self.storage
-            .list(options)
-            .await
-            .map_err(|e| errors::list(&e, with_token))
+        let exact = with_token || matches!(options.version, VersionMatch::Exact(_));
+        let refused = |e: Error| match e {
+            Error::TooNew { .. } if exact => errors::list(&e, with_token).with_retry_after(0),
+            _ => errors::list(&e, with_token),
+        };
+        self.storage.list(options).await.map_err(refused)
     }
 
     /// Watches for changes.

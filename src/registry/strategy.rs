@@ -13,7 +13,7 @@ pub(crate) use hooks::{DeleteStrategy, Outcome, SideEffects};
 pub use rest::Change;
 pub(crate) use rest::RestStrategy;
 pub use rules::GarbageCollection;
-pub(crate) use rules::{MetaChecks, NameRule, Rules};
+pub(crate) use rules::{MetaChecks, NameRule, Rules, UpdateOrder};
 
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;

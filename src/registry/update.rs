@@ -125,6 +125,10 @@ impl Update<'_> {
         self.check_uid(&old)?;
 
         let mut new = (self.transform)(Some(&old))?;
+        let (given, foreign) = match options.subresource.as_str() {
+            "" => (new.gvk(), meta::type_errors(resource, &new)),
+            _ => Default::default(),
+        };
         meta::set_kind(resource, &mut new);
         meta::set_namespace(resource, cx, &mut new);
         strategy.default(&mut new);
@@ -147,6 +151,11 @@ impl Update<'_> {
         self.check_version(&mut new, live)?;
 
         meta::keep_system_fields(&mut new, &old);
+        if !foreign.is_empty() {
+            let mut found = meta::validate_common(store, &new, &old);
+            found.extend(foreign);
+            return Err(Status::invalid(&given.group, &given.kind, name, &found));
+        }
         let subresource = &options.subresource;
         strategy.prepare(&mut new, Change::Update { old: &old, subresource });
         let effects = strategy.effects();

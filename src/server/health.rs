@@ -3,6 +3,7 @@
 
 use super::mux::{DynHandler, Registration};
 use super::respond::{self, FnHandler, NOSNIFF, TEXT};
+use crate::apimachinery::field::quote;
 use crate::request::body::BoxError;
 use crate::request::info::pairs;
 use crate::request::{Request, Response};
@@ -251,7 +252,7 @@ fn overall(endpoint: HealthEndpoint, probes: &[Probe], query: &str) -> Response 
         }
     }
     if !unmatched.is_empty() {
-        let names: Vec<String> = unmatched.iter().map(|n| format!("{n:?}")).collect();
+        let names: Vec<String> = unmatched.iter().map(|n| quote(n)).collect();
         let _ = writeln!(
             lines,
             "warn: some health checks cannot be excluded: no matches for {}",

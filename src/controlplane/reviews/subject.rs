@@ -51,7 +51,10 @@ impl TokenReview {
             audiences => audiences.iter().map(|a| (*a).to_owned()).collect(),
         };
         let found = if word.is_empty() && self.0.anonymous {
-            TokenUser::from(Arc::new(UserInfo::anonymous()))
+            TokenUser {
+                audiences: audiences.clone(),
+                ..TokenUser::from(Arc::new(UserInfo::anonymous()))
+            }
         } else {
             let presented = PresentedToken {
                 token: word,

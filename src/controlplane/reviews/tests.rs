@@ -66,6 +66,12 @@ async fn token_reviews_match_upstream() {
             .unwrap(),
         unknown
     );
+    // The token ends at the first space, so this one is anonymous, in any audience.
+    let anonymous = token(json!({"token": " limitedtoken", "audiences": ["a"]}))
+        .await
+        .unwrap();
+    assert_eq!(anonymous.str_at(&["user", "username"]), "system:anonymous");
+    assert_eq!(anonymous.get("audiences"), &json!(["a"]));
     assert_eq!(
         token(json!({"token": ""})).await.unwrap_err().message,
         "token is required for TokenReview in authentication"

@@ -44,7 +44,7 @@ fn webhook(out: &mut ErrorList, hook: &Value, mutating: bool, at: &FieldPath) {
         invalid_each(out, &at.child("name"), name, messages);
     }
     for (i, rule) in hook.get("rules").items().iter().enumerate() {
-        rules::rule(out, rule, &at.child("rules").index(i), rules::ALL_OPERATIONS, None);
+        rules::rule(out, rule, &at.child("rules").index(i));
     }
     optional_choice(out, hook, "failurePolicy", at, &["Fail", "Ignore"]);
     optional_choice(out, hook, "matchPolicy", at, &["Equivalent", "Exact"]);
@@ -135,27 +135,21 @@ fn review_versions(out: &mut ErrorList, hook: &Value, at: &FieldPath) {
 }
 
 /// Validates a `matchConstraints` or `matchResources`.
-pub(super) fn match_resources(
-    out: &mut ErrorList,
-    v: &Value,
-    at: &FieldPath,
-    rules_required: bool,
-    operations: &'static [&'static str],
-    mutating: bool,
-) {
+pub(super) fn match_resources(out: &mut ErrorList, v: &Value, at: &FieldPath, rules_required: bool, mutating: bool) {
     optional_choice(out, v, "matchPolicy", at, &["Equivalent", "Exact"]);
     label_selector(out, v.get("namespaceSelector"), &at.child("namespaceSelector"));
     label_selector(out, v.get("objectSelector"), &at.child("objectSelector"));
     for key in ["resourceRules", "excludeResourceRules"] {
         let at = at.child(key);
         for (i, rule) in v.get(key).items().iter().enumerate() {
-            // Upstream's path of a bad operation in a mutating policy has no index.
-            let flat = (mutating && key == "resourceRules").then(|| at.child("operations"));
-            rules::named_rule(out, rule, &at.index(i), operations, flat.as_ref());
+            rules::named_rule(out, rule, &at.index(i));
         }
     }
     if rules_required && v.get("resourceRules").items().is_empty() {
         out.push(FieldError::required(&at.child("resourceRules"), ""));
+    }
+    if mutating {
+        rules::mutable_operations(out, v.get("resourceRules"), &at.child("resourceRules"));
     }
 }
 

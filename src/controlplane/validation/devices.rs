@@ -229,10 +229,9 @@ pub(crate) fn template(v: &Value) -> ErrorList {
     out
 }
 
-/// Validates an update of a ResourceClaimTemplate: its spec is immutable, and a changed one is not validated
-/// further.
+/// Validates an update of a ResourceClaimTemplate, whose spec is immutable.
 pub(crate) fn template_update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = ErrorList::new();
+    let mut out = template(new);
     if same(new.get("spec"), old.get("spec")) {
         return out;
     }

@@ -229,9 +229,16 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
         out.push(FieldError::invalid_raw(&path.child(key), shown, IMMUTABLE));
     };
     immutable(&mut out, "selector");
-    if !same(&template(now, old), &template(was, old)) {
+    let at = path.child("template");
+    if is_adjustable(old) {
+        if !same(&fixed_pod_spec(now), &fixed_pod_spec(was)) {
+            let spec = go_form::pod_spec(now.at(&["template", "spec"]));
+            let shown = go_form::compact(&spec, go_form::POD_SPEC);
+            out.push(FieldError::invalid_raw(&at.child("spec"), shown, IMMUTABLE));
+        }
+    } else if !same(now.get("template"), was.get("template")) {
         let shown = shown_template(now.get("template"));
-        out.push(FieldError::invalid_raw(&path.child("template"), shown, IMMUTABLE));
+        out.push(FieldError::invalid_raw(&at, shown, IMMUTABLE));
     }
     for key in [
         "completionMode",
@@ -261,38 +268,37 @@ fn shown_template(t: &Value) -> String {
     format!("{{{}}}", all.join(","))
 }
 
-/// The immutable part of a template: all of it, except that a suspended Job without pods may change its
-/// scheduling fields and resources. `old` is the stored Job.
-fn template(spec: &Value, old: &Value) -> Value {
-    let mut t = spec.get("template").clone();
+/// True if scheduling fields and resources of the stored Job's pods may change: it is suspended and has no pods.
+fn is_adjustable(old: &Value) -> bool {
     let idle = old.at(&["status", "active"]).as_i64().unwrap_or(0) == 0;
     let started = !old.at(&["status", "startTime"]).is_null();
     let conditions = old.at(&["status", "conditions"]).items();
     let suspended = conditions
         .iter()
         .any(|c| c.str_at(&["type"]) == "Suspended" && c.str_at(&["status"]) == "True");
-    if old.at(&["spec", "suspend"]).as_bool() != Some(true) || !idle || (started && !suspended) {
-        return t;
-    }
+    old.at(&["spec", "suspend"]).as_bool() == Some(true) && idle && (suspended || !started)
+}
+
+/// What even an adjustable Job's pods may not change. The metadata of the template is not compared.
+fn fixed_pod_spec(spec: &Value) -> Value {
+    let mut pod = spec.at(&["template", "spec"]).clone();
     for path in [
-        &["metadata", "labels"][..],
-        &["metadata", "annotations"],
-        &["spec", "nodeSelector"],
-        &["spec", "tolerations"],
-        &["spec", "affinity", "nodeAffinity"],
-        &["spec", "schedulingGates"],
+        &["nodeSelector"][..],
+        &["tolerations"],
+        &["affinity", "nodeAffinity"],
+        &["schedulingGates"],
     ] {
-        t.unset(path);
+        pod.unset(path);
     }
-    if t.at(&["spec", "affinity"]).is_empty_value() {
-        t.unset(&["spec", "affinity"]);
+    if pod.get("affinity").is_empty_value() {
+        pod.unset(&["affinity"]);
     }
     for list in ["containers", "initContainers"] {
-        for c in crate::controlplane::fields::elements_mut(&mut t, &["spec", list]) {
+        for c in crate::controlplane::fields::elements_mut(&mut pod, &[list]) {
             c.unset(&["resources"]);
         }
     }
-    t
+    pod
 }
 
 fn completions(out: &mut ErrorList, now: &Value, was: &Value, at: &FieldPath) {
@@ -396,6 +402,20 @@ mod tests {
         new.set(&["spec", "parallelism"], 9i64);
         new.set(&["spec", "suspend"], true);
         assert_eq!(aggregate(&update(&new, &old)), "[]");
+    }
+
+    #[test]
+    fn only_the_pod_spec_of_an_idle_job_is_compared() {
+        let changed = |suspend: bool| {
+            let mut old = valid();
+            old.set(&["spec", "suspend"], suspend);
+            let mut new = old.clone();
+            new.set(&["spec", "template", "spec", "hostNetwork"], true);
+            aggregate(&update(&new, &old))
+        };
+        assert!(changed(true).contains("spec.template.spec: Invalid value: {\"Volumes\":"));
+        let running = changed(false);
+        assert!(running.contains("spec.template: Invalid value: {"), "{running}");
     }
 
     #[test]

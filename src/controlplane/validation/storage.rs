@@ -135,13 +135,14 @@ pub(crate) fn attributes_class(v: &Value) -> ErrorList {
 }
 
 pub(crate) fn attributes_class_update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = attributes_class(new);
+    let mut out = ErrorList::new();
     for key in ["driverName", "parameters"] {
         if !same(new.get(key), old.get(key)) {
             let why = format!("updates to {key} are forbidden.");
             out.push(FieldError::forbidden(&FieldPath::new(key), why));
         }
     }
+    out.extend(attributes_class(new));
     out
 }
 

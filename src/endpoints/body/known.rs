@@ -4,8 +4,30 @@
 use crate::api;
 use crate::apimachinery::gvk::GroupVersionKind;
 
+/// The files in which upstream creates the schemes of its servers; they are part of error messages.
+const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
+const EXTENSIONS_SCHEME: &str = "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55";
+const AGGREGATOR_SCHEME: &str = "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28";
+/// The version name of upstream's types that are independent of any version.
+pub(crate) const INTERNAL_VERSION: &str = "__internal";
+/// Kinds that all schemes contain.
+const COMMON: [&str; 6] = [
+    "APIGroup",
+    "APIGroupList",
+    "APIResourceList",
+    "APIVersions",
+    "DeleteOptions",
+    "Status",
+];
+
 /// Retired versions by group, with their kinds; versions with schemas in `api` are not repeated.
 const RETIRED: &[(&str, &str, &[&str])] = &[
+    // These were never served.
+    (
+        "",
+        "v1",
+        &["List", "PodStatusResult", "RangeAllocation", "SerializedReference"],
+    ),
     ("admissionregistration.k8s.io", "v1alpha1", POLICIES),
     ("admissionregistration.k8s.io", "v1beta1", POLICIES),
     (
@@ -101,7 +123,28 @@ pub(crate) fn is_known(kind: &GroupVersionKind) -> bool {
     let retired = |(group, version, kinds): &(&str, &str, &[&str])| {
         *group == kind.group.as_str() && *version == kind.version.as_str() && kinds.contains(&kind.kind.as_str())
     };
-    api::by_gvk(&kind.group, &kind.version, &kind.kind).is_some() || RETIRED.iter().any(retired)
+    api::by_gvk(&kind.group, &kind.version, &kind.kind).is_some()
+        || RETIRED.iter().any(retired)
+        || kind.version.as_str() == INTERNAL_VERSION && is_in_some_version(kind)
+}
+
+fn is_in_some_version(kind: &GroupVersionKind) -> bool {
+    let same = |(group, _, name): &(&str, &str, &str)| *group == kind.group.as_str() && *name == kind.kind.as_str();
+    api::types().iter().any(|def| def.gvks.iter().any(same))
+}
+
+/// The name of the scheme of the server that serves this group.
+pub(crate) fn scheme(group: &str) -> &'static str {
+    match group {
+        "apiextensions.k8s.io" => EXTENSIONS_SCHEME,
+        "apiregistration.k8s.io" => AGGREGATOR_SCHEME,
+        _ => SCHEME,
+    }
+}
+
+/// True if the scheme of the server that serves `expected` contains the known kind `given`.
+pub(crate) fn share_scheme(given: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
+    scheme(&given.group) == scheme(&expected.group) || COMMON.contains(&given.kind.as_str())
 }
 
 /// True if both are versions of the same kind. Some kinds moved between groups.

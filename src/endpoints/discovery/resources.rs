@@ -26,6 +26,8 @@ pub(crate) struct Described<'a> {
     pub namespaced: bool,
     /// The supported verbs.
     pub verbs: Verbs,
+    /// True for custom resources, whose verbs and subresources upstream does not sort.
+    pub custom: bool,
     /// See [`storage_version_hash`]; empty for none.
     pub storage_version_hash: Str,
     /// Name, kind and verbs of the subresources.
@@ -44,6 +46,7 @@ impl<'a> Described<'a> {
             categories: &row.categories,
             namespaced: row.namespaced,
             verbs: row.verbs,
+            custom: row.unstructured,
             storage_version_hash: row.storage_version_hash.clone(),
             subresources: subresources.map(|s| (s.name, s.kind.clone(), s.verbs)).collect(),
         }
@@ -56,12 +59,27 @@ fn sorted<'a>(rows: impl Iterator<Item = Described<'a>>) -> Vec<Described<'a>> {
     rows.sort_by(|a, b| a.plural.cmp(b.plural));
     for row in &mut rows {
         row.subresources.sort_by_key(|(name, ..)| *name);
+        if row.custom {
+            // `status` before `scale`.
+            row.subresources.reverse();
+        }
     }
     rows
 }
 
 fn verbs(v: Verbs) -> Value {
     Value::Array(v.names().into_iter().map(Value::from).collect())
+}
+
+/// The verbs of a resource itself.
+fn own_verbs(row: &Described<'_>) -> Value {
+    let mut names = row.verbs.names();
+    if row.custom {
+        // In the order of upstream's customresource_discovery_controller.go.
+        let late = |name: &&str| matches!(*name, "create" | "update" | "watch");
+        names.sort_by_key(late);
+    }
+    Value::Array(names.into_iter().map(Value::from).collect())
 }
 
 fn strings(all: &[Str]) -> Vec<Value> {
@@ -77,7 +95,7 @@ pub(crate) fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'
         m.insert("singularName", row.singular);
         m.insert("namespaced", row.namespaced);
         m.insert("kind", row.kind.kind.as_str());
-        m.insert("verbs", verbs(row.verbs));
+        m.insert("verbs", own_verbs(&row));
         if !row.short_names.is_empty() {
             m.insert("shortNames", strings(row.short_names));
         }
@@ -134,7 +152,7 @@ pub(crate) fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Descr
         m.insert("responseKind", kind(&row.kind));
         m.insert("scope", if row.namespaced { "Namespaced" } else { "Cluster" });
         m.insert("singularResource", row.singular);
-        m.insert("verbs", verbs(row.verbs));
+        m.insert("verbs", own_verbs(&row));
         if !row.short_names.is_empty() {
             m.insert("shortNames", strings(row.short_names));
         }
@@ -171,5 +189,40 @@ mod tests {
     #[test]
     fn storage_version_hash_matches_upstream() {
         assert_eq!(storage_version_hash("", "v1", "Pod"), "xPOwRZ+Yhw8=");
+    }
+
+    #[test]
+    fn verbs_and_subresources_of_custom_resources_are_in_upstreams_order() {
+        let gv = GroupVersion::parse("example.com/v1").unwrap();
+        let names = |custom: bool| {
+            let row = Described {
+                kind: gv.with_kind("Bar"),
+                plural: "bars",
+                singular: "bar",
+                short_names: &[],
+                categories: &[],
+                namespaced: true,
+                verbs: Verbs::ALL,
+                custom,
+                storage_version_hash: Str::default(),
+                subresources: vec![
+                    ("scale", gv.with_kind("Scale"), Verbs::GET_PATCH_UPDATE),
+                    ("status", gv.with_kind("Bar"), Verbs::GET_PATCH_UPDATE),
+                ],
+            };
+            let list = list(&gv, std::iter::once(row));
+            let of = |i: usize| list.get("resources").items()[i].clone();
+            let verbs: Vec<String> = of(0)
+                .get("verbs")
+                .items()
+                .iter()
+                .filter_map(|v| v.as_str().map(str::to_owned))
+                .collect();
+            (verbs.join(" "), of(1).str_at(&["name"]).to_owned())
+        };
+        let unsorted = "delete deletecollection get list patch create update watch";
+        assert_eq!(names(true), (unsorted.to_owned(), "bars/status".to_owned()));
+        let sorted = "create delete deletecollection get list patch update watch";
+        assert_eq!(names(false), (sorted.to_owned(), "bars/scale".to_owned()));
     }
 }

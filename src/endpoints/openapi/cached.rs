@@ -124,7 +124,7 @@ impl CachedDocument {
     /// large documents are encoded off the reactor. Cancel safe.
     pub(crate) async fn respond(&self, headers: &HeaderMap) -> Response {
         let Some(encoding) = self.negotiate(headers) else {
-            return self.not_acceptable();
+            return self.not_acceptable(headers);
         };
         let etag = self.etag();
         let validators = Validators {
@@ -175,8 +175,11 @@ impl CachedDocument {
         response
     }
 
-    /// 406, without a body.
-    fn not_acceptable(&self) -> Response {
+    /// 406, without a body. As upstream, `Accept` without any media type is answered by nothing at all for v3.
+    fn not_acceptable(&self, headers: &HeaderMap) -> Response {
+        if self.dialect == Dialect::V3 && clauses(accept_line(headers)).is_empty() {
+            return bare(StatusCode::OK);
+        }
         let mut response = bare(StatusCode::NOT_ACCEPTABLE);
         self.vary(&mut response);
         response
@@ -202,7 +205,7 @@ impl CachedDocument {
     /// 301 to the URL under which the current document may be cached forever, or 406.
     pub(super) fn moved(&self, headers: &HeaderMap, location: &str) -> Response {
         let Some(encoding) = self.negotiate(headers) else {
-            return self.not_acceptable();
+            return self.not_acceptable(headers);
         };
         let mut response = bare(StatusCode::MOVED_PERMANENTLY);
         set(&mut response, CONTENT_TYPE, encoding.spellings(self.dialect)[0]);

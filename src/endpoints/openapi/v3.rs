@@ -151,7 +151,7 @@ impl OpenApiV3 {
             return document.moved(headers, &format!("{ROOT}/{key}?hash={}", document.hash));
         }
         let mut response = document.respond(headers).await;
-        if query.get("hash") == Some(&document.hash) && response.status() != StatusCode::NOT_ACCEPTABLE {
+        if query.get("hash") == Some(&document.hash) && document.negotiate(headers).is_some() {
             set(&mut response, CACHE_CONTROL, "public, immutable");
             set(&mut response, EXPIRES, &in_a_year());
         }

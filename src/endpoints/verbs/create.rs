@@ -8,7 +8,6 @@ use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish};
 use super::Reply;
 use super::VerbResult;
-use crate::api::decode::explain;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -97,13 +96,18 @@ pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, optio
         mut value,
         duplicates,
         too_large,
-    } = match body::decode(bytes, body_type, &expected) {
+    } = match body::decode(bytes, body_type, &expected, type_check(call)) {
         // Eviction is the only endpoint that accepts two versions of its kind.
-        Err(s) if &*expected.kind == "Eviction" => body::decode(bytes, body_type, &{
-            let mut older = expected.clone();
-            older.version = "v1beta1".into();
-            older
-        })
+        Err(s) if &*expected.kind == "Eviction" => body::decode(
+            bytes,
+            body_type,
+            &{
+                let mut older = expected.clone();
+                older.version = "v1beta1".into();
+                older
+            },
+            body::TypeCheck::Filled,
+        )
         .map_err(|_| s)?,
         other => other?,
     };
@@ -116,7 +120,7 @@ pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, optio
     };
     let refused = |text: &str| body::cannot_be_handled(&given, &expected, text);
     // Go reports errors in the document's order, and of the first of several members of a name too.
-    let in_document = || explained(call, bytes, body_type);
+    let in_document = || body::explained(call.definition()?, bytes, body_type);
     findings.extend(normalize(call, &mut value, |text| {
         refused(in_document().as_deref().unwrap_or(text))
     })?);
@@ -137,16 +141,13 @@ pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, optio
     Ok(value)
 }
 
-/// The error of Go's decoder for a body that does not fit the endpoint's kind.
-fn explained(call: &Call, bytes: &[u8], body_type: body::BodyType) -> Option<String> {
-    let def = call.definition()?;
-    let error = match body_type {
-        body::BodyType::Json => explain(def, bytes),
-        // Upstream converts YAML to JSON with sorted keys first.
-        body::BodyType::Yaml => explain(def, &json::to_vec(&body::parse(bytes, body_type).ok()?.value)),
-        body::BodyType::Cbor | body::BodyType::Protobuf => None,
-    };
-    error.map(|e| e.0)
+/// What the endpoint's bodies must say of their kind.
+pub(super) fn type_check(call: &Call) -> body::TypeCheck {
+    let resource = call.resource();
+    match resource.unstructured && call.kind() == resource.gvk() {
+        true => body::TypeCheck::Required,
+        false => body::TypeCheck::Filled,
+    }
 }
 
 /// Normalises a tree to the endpoint's kind and returns its unknown fields. `wrap` turns the decoder's

@@ -9,7 +9,7 @@ use super::super::options::WriteQuery;
 use super::super::{body, finish};
 use super::Reply;
 use super::VerbResult;
-use super::create::{in_order, normalize};
+use super::create::{in_order, normalize, type_check};
 use super::update::{absent, custom};
 use crate::api::{
     self,
@@ -72,6 +72,10 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> VerbResult {
     let Some(patch_type) = patch_type(&call.parts.headers, call.codecs) else {
         return Err(unsupported());
     };
+    // Also for their `scale`, whose kind is built in.
+    if matches!(patch_type, PatchType::Strategic) && call.resource().unstructured {
+        return Err(unsupported());
+    }
     call.require_name()?;
     let negotiated = call.negotiate(call.offer())?;
     let bytes = body::read(req_body).await?;
@@ -210,10 +214,27 @@ impl Patcher {
         if !version.is_empty() && GroupVersion::parse(version).is_none() {
             return Err(refused(shown(), format!("unexpected GroupVersion string: {version}")));
         }
+        let custom = type_check(&self.call) == body::TypeCheck::Required;
+        if custom {
+            if object.str_at(&["kind"]).is_empty() {
+                return Err(refused(shown(), body::no_kind(&text)));
+            }
+            if version.is_empty() {
+                let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+                return Err(Status::internal(why));
+            }
+            // Validation of the object compares them; an update of the status ignores them.
+            if self.call.subresource() == "status" {
+                object.set(&["kind"], expected.kind.as_str());
+                object.set(&["apiVersion"], expected.api_version());
+            }
+        }
         // Like upstream's decoder, a missing kind defaults to the endpoint's. A missing version selects the
         // internal type, whose JSON has none of the members.
         let is_absent = |key: &str| object.get(key).is_null() || object.get(key).as_str() == Some("");
-        let has_version = !is_absent("apiVersion");
+        let internal = object.gvk();
+        let internal = &*internal.version == body::INTERNAL_VERSION && internal.group == expected.group;
+        let has_version = !is_absent("apiVersion") && !internal;
         if is_absent("kind") {
             object.set(&["kind"], expected.kind.as_str());
         }
@@ -224,9 +245,17 @@ impl Patcher {
             self.handle_strict_errors(findings, shown)?;
             return self.call.check_body_name(&Value::object()).map(|()| object);
         }
-        if object.gvk() != expected {
-            let why = body::not_registered(ObjectView::kind(&object), object.api_version(), &expected);
-            return Err(refused(shown(), why));
+        if object.gvk() != expected && !custom {
+            let mut given = object.gvk();
+            if !has_version {
+                given.group.clone_from(&expected.group);
+                given.version = body::INTERNAL_VERSION.into();
+            }
+            let document = shown();
+            let own = |def| explain(def, document.as_bytes()).map(|e| e.0);
+            let why = body::foreign(&given, &expected, own);
+            let why = why.unwrap_or_else(|| body::not_registered(&given, &expected));
+            return Err(refused(document, why));
         }
         let unknown = normalize(&self.call, &mut object, |why| {
             let document = shown();

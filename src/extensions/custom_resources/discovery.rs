@@ -98,6 +98,7 @@ fn described<'a>(definition: &'a Definition, version: &Version) -> Described<'a>
             true => TERMINATING,
             false => Verbs::ALL,
         },
+        custom: true,
         storage_version_hash: definition.storage_version_hash(),
         subresources,
     }

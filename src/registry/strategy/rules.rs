@@ -72,6 +72,20 @@ pub(crate) struct MetaChecks {
     pub against_old: bool,
     /// An update of status or another part also validates the metadata against the stored one.
     pub in_subresources: bool,
+    /// How the two are ordered.
+    pub order: UpdateOrder,
+}
+
+/// The order of errors of an update that is validated as a new object and against the stored one. Each validation
+/// starts with the metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UpdateOrder {
+    /// As a new object, then against the stored one.
+    NewFirst,
+    /// Against the stored object, then as a new one.
+    OldFirst,
+    /// The metadata against the stored one, then everything as a new object, then the rest against the stored one.
+    OldMetadataFirst,
 }
 
 impl MetaChecks {
@@ -81,7 +95,12 @@ impl MetaChecks {
         as_new: 1,
         against_old: true,
         in_subresources: true,
+        order: UpdateOrder::NewFirst,
     };
+    /// As [`BOTH`](Self::BOTH), in another order.
+    pub(crate) const fn both_in(order: UpdateOrder) -> Self {
+        Self { order, ..Self::BOTH }
+    }
     /// Kinds whose updates are validated only against the stored object.
     pub(crate) const AGAINST_OLD: Self = Self {
         as_new: 0,
@@ -99,6 +118,7 @@ impl MetaChecks {
         against_old: false,
         in_subresources: false,
         strict_finalizers: false,
+        order: UpdateOrder::NewFirst,
     };
 
     /// A copy that accepts finalizers of any form.

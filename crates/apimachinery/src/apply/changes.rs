@@ -60,20 +60,21 @@ impl<'a, S: ApplySchema> Changes<'a, S> {
             versions,
             others: Vec::new(),
         };
-        if let Some(live) = live {
-            let own = versions.shape(api_version);
-            entries.retain(|e| {
-                if e.api_version == api_version {
-                    return true;
-                }
-                let shape = versions.shape(&e.api_version);
-                // Compared once per shape; the writer's own shape is in `here`.
-                if shape != own && shape.is_some_and(|s| changes.others.iter().all(|(there, _)| *there != s)) {
-                    changes.compare(&e.api_version, live, new);
-                }
-                shape.is_some()
-            });
-        }
+        let own = versions.shape(api_version);
+        entries.retain(|e| {
+            if e.api_version == api_version {
+                return true;
+            }
+            let shape = versions.shape(&e.api_version);
+            // Compared once per shape; the writer's own shape is in `here`.
+            if let Some(live) = live
+                && shape != own
+                && shape.is_some_and(|s| changes.others.iter().all(|(there, _)| *there != s))
+            {
+                changes.compare(&e.api_version, live, new);
+            }
+            shape.is_some()
+        });
         changes
     }
 

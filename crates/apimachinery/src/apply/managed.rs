@@ -20,6 +20,7 @@ use super::changes::Changes;
 use super::fieldset::{FieldSet, PathElement};
 use super::typed::{self, Comparison};
 use super::{ApplySchema, OneShape, Versions};
+use crate::gvk::GroupVersion;
 use crate::value::{Str, Value};
 use std::collections::BTreeMap;
 
@@ -114,6 +115,11 @@ pub fn update_managed_fields_across<S: ApplySchema>(
         return;
     }
     let mut entries = start(before, &sent, writer.subresource);
+    // Upstream fails to convert to such a version, and goes on without managed fields.
+    let has_version = |e: &ManagedEntry| e.api_version.is_empty() || GroupVersion::parse(&e.api_version).is_some();
+    if !entries.iter().all(has_version) {
+        return;
+    }
     // An update does not start tracking an untracked object.
     if live.is_some() && entries.is_empty() {
         return;

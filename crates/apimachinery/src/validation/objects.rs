@@ -19,10 +19,10 @@ pub fn validate_label_requirement(e: &Value, path: &FieldPath, out: &mut ErrorLi
 /// Validates a `metav1.FieldSelectorRequirement` of an authorization review, whose operator may be unknown to
 /// this version.
 pub fn validate_field_requirement(e: &Value, path: &FieldPath, out: &mut ErrorList) {
-    check_values(e, path, out);
     if e.str_at(&["key"]).is_empty() {
         out.push(FieldError::required(&path.child("key"), "must be specified"));
     }
+    check_values(e, path, out);
 }
 
 /// Checks that values are present exactly if the operator takes some.
@@ -224,6 +224,11 @@ mod tests {
             [""; 0]
         );
         assert_eq!(fields(json!({"key": "a", "operator": "In"})).len(), 1);
+        let key_first = fields(json!({"operator": "Exists", "values": ["b"]}));
+        assert!(
+            key_first[0].starts_with("r.key: ") && key_first[1].starts_with("r.values: "),
+            "{key_first:?}"
+        );
         let labels = |e: Value| {
             let mut out = ErrorList::new();
             validate_label_requirement(&e, &path, &mut out);

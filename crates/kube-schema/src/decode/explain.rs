@@ -399,6 +399,12 @@ mod tests {
             ))
         );
         assert_eq!(
+            schema(r#"{"enum":"a"}"#),
+            Some(format!(
+                "json: cannot unmarshal string into Go struct field JSONSchemaProps.{path}.enum of type []v1.JSON"
+            ))
+        );
+        assert_eq!(
             schema(r#"{"type":1,"additionalProperties":[]}"#).as_deref(),
             Some("boolean or JSON schema expected")
         );

@@ -1,6 +1,5 @@
 //! Validation of validating and mutating admission policies and their bindings.
 
-use super::rules::{ALL_OPERATIONS, NOT_DELETE};
 use super::{choice, match_conditions, match_resources, required_subdomain};
 use crate::admission::policy::{compile_errors, mutation_errors};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -19,11 +18,10 @@ pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
         param_kind(&mut out, spec.get("paramKind"), &path.child("paramKind"));
     }
     let at = path.child("matchConstraints");
-    let operations = if mutating { NOT_DELETE } else { ALL_OPERATIONS };
     if spec.get("matchConstraints").is_null() {
         out.push(FieldError::required(&at, ""));
     } else {
-        match_resources(&mut out, spec.get("matchConstraints"), &at, true, operations, mutating);
+        match_resources(&mut out, spec.get("matchConstraints"), &at, true, mutating);
     }
     let has_params = !spec.get("paramKind").is_null();
     match_conditions(
@@ -272,7 +270,7 @@ pub(crate) fn binding(v: &Value, mutating: bool) -> ErrorList {
     param_ref(&mut out, spec.get("paramRef"), &path.child("paramRef"));
     if !spec.get("matchResources").is_null() {
         let at = path.child("matchResources");
-        match_resources(&mut out, spec.get("matchResources"), &at, false, ALL_OPERATIONS, false);
+        match_resources(&mut out, spec.get("matchResources"), &at, false, mutating);
     }
     if !mutating {
         actions(
@@ -409,5 +407,34 @@ mod tests {
             errors(json!({"reinvocationPolicy": ""})),
             "spec.reinvocationPolicy: Required value"
         );
+    }
+
+    #[test]
+    fn operations_that_mutating_policies_cannot_match_are_refused_after_unknown_ones() {
+        let rules = |operation: &str| json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": [(operation)], "resources": ["pods"]}]);
+        let of = |mutating: bool, key: &str, operation: &str| {
+            let mut v = json!({"spec": {"policyName": "p", "validationActions": ["Deny"]}});
+            v.set(&["spec", "matchResources", key], rules(operation));
+            aggregate(&binding(&v, mutating))
+        };
+        let (at, all) = (
+            "spec.matchResources",
+            "\"*\", \"CONNECT\", \"CREATE\", \"DELETE\", \"UPDATE\"",
+        );
+        let flat = "\"*\", \"CONNECT\", \"CREATE\", \"UPDATE\"";
+        assert_eq!(
+            of(true, "resourceRules", "X"),
+            format!(
+                "[{at}.resourceRules[0].operations[0]: Unsupported value: \"X\": supported values: {all}, \
+                 {at}.resourceRules.operations: Unsupported value: \"X\": supported values: {flat}]"
+            )
+        );
+        assert_eq!(
+            of(true, "resourceRules", "DELETE"),
+            format!("{at}.resourceRules.operations: Unsupported value: \"DELETE\": supported values: {flat}")
+        );
+        // Exclusions may name any operation.
+        assert_eq!(of(true, "excludeResourceRules", "DELETE"), "[]");
+        assert_eq!(of(false, "resourceRules", "DELETE"), "[]");
     }
 }

@@ -6,12 +6,11 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, optional_choice, strings};
 use crate::interrupt::checkpoint;
 
-pub(super) const ALL_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
-pub(super) const NOT_DELETE: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
+const ALL_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+const NOT_DELETE: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
 
-/// Validates a rule. Unsupported operations are reported at `flat` if given, unknown ones at their index too;
-/// otherwise only at their index.
-pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath, operations: &[&str], flat: Option<&FieldPath>) {
+/// Validates a rule.
+pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
     checkpoint();
     let list = rule.get("operations");
     let all = strings(list);
@@ -26,12 +25,12 @@ pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath, operations
             "if '*' is present, must not specify other operations",
         ));
     }
-    for (i, op) in all.into_iter().enumerate().filter(|(_, op)| !operations.contains(op)) {
-        let own = at_operations.index(i);
-        if flat.is_some() && !ALL_OPERATIONS.contains(&op) {
-            out.push(FieldError::not_supported(&own, op, ALL_OPERATIONS));
-        }
-        out.push(FieldError::not_supported(flat.unwrap_or(&own), op, operations));
+    for (i, op) in all
+        .into_iter()
+        .enumerate()
+        .filter(|(_, op)| !ALL_OPERATIONS.contains(op))
+    {
+        out.push(FieldError::not_supported(&at_operations.index(i), op, ALL_OPERATIONS));
     }
     for (key, what) in [("apiGroups", "API groups"), ("apiVersions", "API versions")] {
         let list = rule.get(key);
@@ -62,20 +61,25 @@ pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath, operations
 }
 
 /// Validates a rule with `resourceNames`, as policies have.
-pub(super) fn named_rule(
-    out: &mut ErrorList,
-    v: &Value,
-    at: &FieldPath,
-    operations: &[&str],
-    flat: Option<&FieldPath>,
-) {
-    rule(out, v, at, operations, flat);
+pub(super) fn named_rule(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    rule(out, v, at);
     let mut seen: Seen<&str> = Seen::new();
     for (i, name) in strings(v.get("resourceNames")).into_iter().enumerate() {
         let at = at.child("resourceNames").index(i);
         invalid_each(out, &at, name, path_segment_name(name));
         if !seen.insert(name) {
             out.push(FieldError::duplicate(&at, name));
+        }
+    }
+}
+
+/// Refuses the operations that mutating policies cannot match. Upstream's path has no index.
+pub(super) fn mutable_operations(out: &mut ErrorList, rules: &Value, at: &FieldPath) {
+    let at = at.child("operations");
+    for rule in rules.items() {
+        let all = strings(rule.get("operations")).into_iter();
+        for op in all.filter(|op| !NOT_DELETE.contains(op)) {
+            out.push(FieldError::not_supported(&at, op, NOT_DELETE));
         }
     }
 }

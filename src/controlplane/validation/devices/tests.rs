@@ -88,13 +88,18 @@ fn claim_spec_is_immutable_and_printed_in_internal_form() {
 fn template_spec_is_immutable_and_printed_with_metadata() {
     let of = |n: i64| json!({"spec": {"metadata": {"labels": {"a": "b"}}, "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": (n)}}]}}}});
     assert!(template_update(&of(1), &of(1)).is_empty());
-    let errors = aggregate(&template_update(&of(0), &of(1)));
+    let errors = aggregate(&template_update(&of(2), &of(1)));
     assert!(
         errors.starts_with("spec: Invalid value: {\"labels\":{\"a\":\"b\"},\"Spec\":{\"Devices\":"),
         "{errors}"
     );
-    // The count is wrong, too; what cannot be changed is not validated.
-    assert!(errors.ends_with("field is immutable"), "{errors}");
+    // What cannot be changed is validated too, before the comparison.
+    let errors = aggregate(&template_update(&of(0), &of(1)));
+    assert!(
+        errors.starts_with("[spec.spec.devices.requests[0].exactly.count: Invalid value: 0"),
+        "{errors}"
+    );
+    assert!(errors.ends_with("field is immutable]"), "{errors}");
 }
 
 #[test]

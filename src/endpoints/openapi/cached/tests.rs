@@ -126,3 +126,19 @@ async fn parts_and_conditions_are_answered_like_files() {
     let vary: Vec<_> = refused.headers().get_all(VARY).iter().collect();
     assert_eq!(vary, ["Accept-Encoding", "Accept"]);
 }
+
+#[tokio::test]
+async fn accept_without_media_types_gets_an_empty_answer_from_v3_and_406_from_v2() {
+    let refused = ask(&[("accept", "foo")]).await;
+    assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
+    let document = crate::json!({"openapi": "3.0.0", "info": {"title": "t", "version": "1"}});
+    let document = CachedDocument::new(&document, Dialect::V3);
+    for (accept, code) in [("foo", 200), (",", 200), ("text/html", 406)] {
+        let mut headers = HeaderMap::new();
+        headers.insert("accept", http::HeaderValue::from_static(accept));
+        let r = document.respond(&headers).await;
+        assert_eq!(r.status().as_u16(), code, "{accept}");
+        assert_eq!(r.headers().contains_key(VARY), code == 406, "{accept}");
+        assert!(!r.headers().contains_key(CONTENT_TYPE), "{accept}");
+    }
+}

@@ -179,3 +179,37 @@ fn eleventh_updater_merges_the_two_oldest_entries() {
         "2001-01-01T00:00:02Z"
     );
 }
+
+/// Knows `v1` only.
+struct OneVersion;
+
+impl Versions<Toy> for OneVersion {
+    fn at(&self, _: &Value, _: &str) -> crate::apply::AtVersion<Toy> {
+        crate::apply::AtVersion::Same
+    }
+    fn shape(&self, api_version: &str) -> Option<usize> {
+        (api_version == "v1").then_some(0)
+    }
+}
+
+#[test]
+fn a_create_drops_entries_of_unknown_versions_and_all_if_a_version_is_malformed() {
+    let entries_after = |version: &str| {
+        let sent = json!([{"manager": "m", "operation": "Apply", "apiVersion": (version), "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {"f:y": {}}}}]);
+        let mut new = json!({"metadata": {"name": "a"}, "spec": {"x": 1}});
+        new.set(&["metadata", "managedFields"], sent);
+        update_managed_fields_across(
+            Toy::Object,
+            None,
+            &mut new,
+            &writer("w", "t"),
+            &FieldSet::new(),
+            &OneVersion,
+        );
+        new.at(&["metadata", "managedFields"]).items().len()
+    };
+    assert_eq!(entries_after("v1"), 2);
+    assert_eq!(entries_after("v2"), 1);
+    assert_eq!(entries_after("a/b/c"), 0);
+}
