@@ -488,7 +488,7 @@ async fn causes_of_a_refused_update_are_in_the_order_of_the_kind() {
 }
 
 #[tokio::test]
-async fn self_links_are_dropped_on_create_and_kept_on_update() {
+async fn self_links_are_dropped_except_by_a_dry_run_of_an_update() {
     let r = running();
     let cx = Context::system("");
     let store = r.plane.store("scheduling.k8s.io", "priorityclasses");
@@ -501,5 +501,8 @@ async fn self_links_are_dropped_on_create_and_kept_on_update() {
         Ok(new)
     };
     let updated = store.update_with(&cx, "u", "", change).await.unwrap();
+    assert_eq!(updated, created);
+    let dry = Context { dry_run: true, ..cx };
+    let updated = store.update_with(&dry, "u", "", change).await.unwrap();
     assert_eq!(updated.str_at(&["metadata", "selfLink"]), "x");
 }

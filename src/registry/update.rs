@@ -151,6 +151,10 @@ impl Update<'_> {
         self.check_version(&mut new, live)?;
 
         meta::keep_system_fields(&mut new, &old);
+        if !cx.dry_run {
+            // Upstream drops it on the way to the storage, which a dry run does not reach.
+            new.unset_meta("selfLink");
+        }
         if !foreign.is_empty() {
             let mut found = meta::validate_common(store, &new, &old);
             found.extend(foreign);
