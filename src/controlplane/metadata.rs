@@ -9,12 +9,10 @@ pub(super) fn checks(group: &str, kind: &str) -> MetaChecks {
     match (group, kind) {
         ("", "Event") | (_, "PodDisruptionBudget") => MetaChecks::NONE,
         (_, "RuntimeClass" | "CustomResourceDefinition") => MetaChecks::BOTH.any_finalizers(),
-        (_, "APIService") => MetaChecks::both_in(UpdateOrder::OldFirst).any_finalizers(),
-        (_, "ConfigMap" | "IngressClass" | "Secret" | "VolumeAttributesClass") => {
-            MetaChecks::both_in(UpdateOrder::OldFirst)
-        }
+        (_, "APIService") => MetaChecks::both_in(UpdateOrder::Old).any_finalizers(),
+        (_, "ConfigMap" | "IngressClass" | "Secret" | "VolumeAttributesClass") => MetaChecks::both_in(UpdateOrder::Old),
         (_, "ControllerRevision" | "Endpoints" | "Ingress" | "PersistentVolumeClaim" | "Pod" | "ServiceAccount") => {
-            MetaChecks::both_in(UpdateOrder::OldMetadataFirst)
+            MetaChecks::both_in(UpdateOrder::OldMetadata)
         }
         (_, "Lease") => MetaChecks::AGAINST_OLD.any_finalizers(),
         (

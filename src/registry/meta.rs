@@ -158,21 +158,21 @@ pub(super) fn validate_update(store: &Store, subresource: &str, new: &Value, old
     };
     let changed = rest.len().saturating_sub(also_new.len());
     let (first, second) = match own.order {
-        UpdateOrder::NewFirst => {
+        UpdateOrder::New => {
             let split = if rest.starts_with(&also_new) { also_new.len() } else { 0 };
             let mut rest = rest.into_iter();
             as_new.extend(rest.by_ref().take(split));
             against_old.extend(rest);
             (as_new, against_old)
         }
-        UpdateOrder::OldFirst => {
+        UpdateOrder::Old => {
             let split = if rest.ends_with(&also_new) { changed } else { 0 };
             let mut rest = rest.into_iter();
             against_old.extend(rest.by_ref().take(split));
             as_new.extend(rest);
             (against_old, as_new)
         }
-        UpdateOrder::OldMetadataFirst => {
+        UpdateOrder::OldMetadata => {
             as_new.extend(rest);
             (against_old, as_new)
         }

@@ -76,16 +76,16 @@ pub(crate) struct MetaChecks {
     pub order: UpdateOrder,
 }
 
-/// The order of errors of an update that is validated as a new object and against the stored one. Each validation
+/// What comes first of an update that is validated as a new object and against the stored one. Each validation
 /// starts with the metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpdateOrder {
     /// As a new object, then against the stored one.
-    NewFirst,
+    New,
     /// Against the stored object, then as a new one.
-    OldFirst,
+    Old,
     /// The metadata against the stored one, then everything as a new object, then the rest against the stored one.
-    OldMetadataFirst,
+    OldMetadata,
 }
 
 impl MetaChecks {
@@ -95,7 +95,7 @@ impl MetaChecks {
         as_new: 1,
         against_old: true,
         in_subresources: true,
-        order: UpdateOrder::NewFirst,
+        order: UpdateOrder::New,
     };
     /// As [`BOTH`](Self::BOTH), in another order.
     pub(crate) const fn both_in(order: UpdateOrder) -> Self {
@@ -118,7 +118,7 @@ impl MetaChecks {
         against_old: false,
         in_subresources: false,
         strict_finalizers: false,
-        order: UpdateOrder::NewFirst,
+        order: UpdateOrder::New,
     };
 
     /// A copy that accepts finalizers of any form.
