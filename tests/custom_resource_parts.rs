@@ -178,6 +178,37 @@ fn gadgets_are_scaled() {
 }
 
 #[test]
+fn a_patch_cannot_change_what_an_object_is() {
+    let (_dir, g) = defined();
+    for (kind, patch, why) in [
+        (
+            "strategic",
+            r#"{"spec":{}}"#,
+            "is not supported by parts.example.com/v1",
+        ),
+        (
+            "json",
+            r#"[{"op":"remove","path":"/kind"}]"#,
+            "Object 'Kind' is missing in",
+        ),
+        (
+            "json",
+            r#"[{"op":"remove","path":"/apiVersion"}]"#,
+            "Object 'apiVersion' is missing in",
+        ),
+        (
+            "merge",
+            r#"{"kind":"Other"}"#,
+            r#"kind: Invalid value: "Other": must be Gadget"#,
+        ),
+    ] {
+        let kind = format!("--type={kind}");
+        let refused = g.kubectl_fails(&["patch", "gadget", "a", &kind, "-p", patch], None);
+        assert!(refused.contains(why), "{patch}: {refused}");
+    }
+}
+
+#[test]
 fn openapi_documents_follow_the_definition() {
     let (_dir, g) = defined();
     let explained = g.kubectl(&["explain", "gadgets", "--recursive"]);

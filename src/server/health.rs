@@ -330,6 +330,11 @@ mod tests {
                     .into()
             ))
         );
+        // Quoted as Go's %q does.
+        let (_, odd) = get(&r, "/healthz?verbose=1&exclude=a%C2%A0%22")
+            .await
+            .expect("registered");
+        assert!(odd.contains("no matches for \"a\\u00a0\\\"\"\n"), "{odd}");
         bad.store(true, Ordering::Relaxed);
         assert_eq!(
             get(&r, "/livez").await,
