@@ -12,9 +12,7 @@ use crate::admission::{Admission, AdmitAll};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::value::Value;
-use crate::storage::{
-    Budget, Entry, Error, ListOptions, Listing, MinRevision, Storage, VersionMatch, Watch, WatchOptions,
-};
+use crate::storage::{Budget, Entry, ListOptions, Listing, MinRevision, Storage, Watch, WatchOptions};
 use std::sync::Arc;
 
 /// The verbs of one resource over its storage.
@@ -116,17 +114,14 @@ impl Store {
     /// Lists objects in key order. Cancel safe.
     ///
     /// # Errors
-    /// 410 for an expired revision, 429 while storage is not ready, 504 for a revision in the future; without
-    /// `Retry-After` if exactly that revision is asked for, for which upstream does not wait.
+    /// 410 for an expired revision, 429 while storage is not ready, 504 for a revision in the future.
     pub(crate) async fn list(&self, options: ListOptions) -> Result<Listing> {
         // An expired revision is worded differently if it came from a continue token.
         let with_token = options.token.is_some();
-        let exact = with_token || matches!(options.version, VersionMatch::Exact(_));
-        let refused = |e: Error| match e {
-            Error::TooNew { .. } if exact => errors::list(&e, with_token).with_retry_after(0),
-            _ => errors::list(&e, with_token),
-        };
-        self.storage.list(options).await.map_err(refused)
+        self.storage
+            .list(options)
+            .await
+            .map_err(|e| errors::list(&e, with_token))
     }
 
     /// Watches for changes.

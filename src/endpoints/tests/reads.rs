@@ -92,21 +92,6 @@ async fn invalid_list_options_are_rejected() {
 }
 
 #[tokio::test]
-async fn only_waiting_for_a_future_revision_is_worth_a_retry() {
-    let s = serve().await;
-    for (matching, retry) in [("NotOlderThan", Some("1")), ("Exact", None)] {
-        let e = s
-            .get(&format!(
-                "{CMS}?resourceVersion=99999999&resourceVersionMatch={matching}"
-            ))
-            .await;
-        assert_eq!(e.code, 504, "{matching}");
-        let sent = e.headers.get("retry-after").map(|v| v.to_str().unwrap());
-        assert_eq!(sent, retry, "{matching}");
-    }
-}
-
-#[tokio::test]
 async fn unknown_paths_and_methods_are_distinguished() {
     let s = serve().await;
     for (method, path, code) in [
