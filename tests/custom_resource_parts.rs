@@ -178,7 +178,7 @@ fn gadgets_are_scaled() {
 }
 
 #[test]
-fn a_patch_cannot_change_what_an_object_is() {
+fn a_patch_cannot_change_kind_or_version() {
     let (_dir, g) = defined();
     for (kind, patch, why) in [
         (

@@ -260,7 +260,7 @@ pub(crate) fn hostile_managers(data: &[u8]) {
     }
 }
 
-/// What fits a type has no decoder error; what does not fit it is refused.
+/// A tree that its type accepts has no decoder error, and one with a decoder error is refused.
 pub(crate) fn decoder_errors(data: &[u8]) {
     let mut c = Choices::new(data);
     let mut tree = pod();

@@ -166,7 +166,7 @@ struct Controllers {
     availability: Arc<Availability>,
     registration: Arc<Registration>,
     collector: Arc<Collector>,
-    /// Of OpenAPI v3 and v2.
+    /// Of OpenAPI v3 documents, and of v2 documents.
     downloaders: [Arc<Downloader>; 2],
     autoregister: Arc<AutoRegister>,
 }

@@ -133,7 +133,7 @@ impl Base {
         }
     }
 
-    /// `/flagz` and `/statusz`.
+    /// Serves the flags at `/flagz`, and version, uptime and paths at `/statusz`.
     fn publish_zpages(&self, head: &GenericServer) {
         let flags = FLAGS
             .iter()
@@ -150,7 +150,7 @@ struct Delegates<'a> {
     plane: &'a ControlPlane,
     serving: &'a servers::Serving,
     identity_headers: &'a IdentityHeaders,
-    /// Of the aggregator's own group.
+    /// OpenAPI of the aggregator's own group.
     openapi: Arc<dyn UnprotectedHandler>,
     outbound: Outbound,
     policy: ProxyPolicy,
@@ -227,7 +227,7 @@ pub(super) async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
         ..
     } = base;
 
-    // Who may do what.
+    // Authentication, authorization and audit.
     let lookup = StoreLookup::default();
     let token_objects = Arc::new(token_objects::TokenObjects(lookup.clone()));
     let access = access::build(options, telemetry)?;
@@ -236,7 +236,7 @@ pub(super) async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
     let audit = audit::build(options, telemetry)?;
     let shared_trust = SharedTrust::open(options, stores, &base.port, &authentication.service_accounts);
 
-    // What the gateway calls: kubelets, webhooks and, further below, the aggregator's backends.
+    // Clients of kubelets and webhooks, and the egress rules that the aggregator's backends share.
     let policy = ProxyPolicy {
         hops: Arc::default(),
         isolate: options.aggregator.isolate_answers,

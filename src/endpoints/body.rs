@@ -187,12 +187,13 @@ pub(crate) fn yaml_finding(duplicates: &[String]) -> String {
     format!("error converting YAML to JSON: yaml: unmarshal errors:{lines}")
 }
 
-/// What a body must say of its kind and version.
+/// How the `kind` and `apiVersion` of a body are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TypeCheck {
-    /// Those of the endpoint; missing ones are filled in. Built-in kinds.
+    /// For built-in kinds: both must be the endpoint's; missing ones are filled in.
     Filled,
-    /// A kind and the endpoint's version. The kind is compared when the object is validated. Custom resources.
+    /// For custom resources: neither may be missing, and the version must be the endpoint's. The validation of the
+    /// object compares the kind.
     Required,
 }
 
@@ -266,7 +267,7 @@ enum Mismatch {
 }
 
 /// Upstream's text for a document that is no object, in which version and kind are looked for.
-pub(crate) fn no_type_meta(document: &Value) -> String {
+fn no_type_meta(document: &Value) -> String {
     format!(
         "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion \
          string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
@@ -279,20 +280,13 @@ pub(crate) fn no_kind(json: &[u8]) -> String {
     format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(json))
 }
 
-fn check_type_meta(value: &mut Value, expected: &GroupVersionKind) -> std::result::Result<(), Mismatch> {
-    if !value.is_null() {
-        type_meta_is_text(value)?;
-    }
-    let given = value.str_at(&["apiVersion"]);
-    let version = match given {
-        "" => GroupVersion::default(),
-        text => GroupVersion::parse(text)
-            .ok_or_else(|| Mismatch::Unrecognized(format!("unexpected GroupVersion string: {text}")))?,
-    };
-    let kind = value.str_at(&["kind"]);
-    if kind.is_empty() {
+fn check_type_meta(value: &Value, expected: &GroupVersionKind) -> std::result::Result<(), Mismatch> {
+    if value.is_null() {
         return Err(Mismatch::NoKind);
     }
+    let (kind, version) = read_type_meta(value).map_err(Mismatch::Unrecognized)?;
+    let kind = kind.ok_or(Mismatch::NoKind)?;
+    let version = version.unwrap_or_default();
     if version != expected.group_version() {
         return Err(Mismatch::Kind(version.with_kind(kind)));
     }
@@ -304,41 +298,38 @@ fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Re
     if value.is_null() {
         *value = Value::object();
     }
-    type_meta_is_text(value)?;
-    let map = value.make_object();
-    let given = map.str("apiVersion").to_owned();
-    let kind = match map.str("kind") {
-        "" => expected.kind.to_string(),
-        k => k.to_owned(),
-    };
-    let version = match given.as_str() {
-        "" => expected.group_version(),
-        text => GroupVersion::parse(text)
-            .ok_or_else(|| Mismatch::Unrecognized(format!("unexpected GroupVersion string: {text}")))?,
-    };
+    let (kind, version) = read_type_meta(value).map_err(Mismatch::Unrecognized)?;
+    let kind = kind.unwrap_or(&expected.kind);
+    let version = version.unwrap_or_else(|| expected.group_version());
     if kind != expected.kind.as_str() || version != expected.group_version() {
-        return Err(Mismatch::Kind(version.with_kind(&kind)));
+        return Err(Mismatch::Kind(version.with_kind(kind)));
     }
+    let map = value.make_object();
     map.insert("apiVersion", expected.api_version());
     map.insert("kind", expected.kind.as_str());
     Ok(())
 }
 
-/// Refuses what is no object, and kinds and versions that are no strings.
-fn type_meta_is_text(value: &Value) -> std::result::Result<(), Mismatch> {
-    let Some(map) = value.as_object() else {
-        return Err(Mismatch::Unrecognized(no_type_meta(value)));
+/// The kind and the version of a document, `None` where it is missing, null or empty. The error is upstream's text for
+/// what is no object, for members that are no strings, and for a malformed version.
+pub(crate) fn read_type_meta(document: &Value) -> std::result::Result<(Option<&str>, Option<GroupVersion>), String> {
+    let Some(map) = document.as_object() else {
+        return Err(no_type_meta(document));
     };
     for key in ["apiVersion", "kind"] {
         if let Some(v) = map.get(key).filter(|v| !v.is_null() && v.as_str().is_none()) {
-            return Err(Mismatch::Unrecognized(format!(
+            return Err(format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{key} of \
                  type string",
                 json_type(v)
-            )));
+            ));
         }
     }
-    Ok(())
+    let version = match map.str("apiVersion") {
+        "" => None,
+        text => Some(GroupVersion::parse(text).ok_or_else(|| format!("unexpected GroupVersion string: {text}"))?),
+    };
+    Ok((Some(map.str("kind")).filter(|kind| !kind.is_empty()), version))
 }
 
 /// Upstream's message for a kind that is not in the scheme of the server of the expected one.

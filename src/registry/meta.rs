@@ -23,8 +23,8 @@ pub(super) fn set_kind(resource: &Resource, object: &mut Value) {
     map.insert("kind", resource.kind.as_str());
 }
 
-/// The errors of a custom resource whose kind or version is not the resource's. Other objects cannot get here with
-/// another kind.
+/// The errors of a custom resource whose kind or version is not the resource's. Objects of built-in kinds are checked
+/// when their body is decoded.
 pub(super) fn type_errors(resource: &Resource, object: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     if !resource.unstructured {
@@ -36,7 +36,7 @@ pub(super) fn type_errors(resource: &Resource, object: &Value) -> ErrorList {
         ("apiVersion", expected.api_version()),
     ] {
         let given = object.str_at(&[key]);
-        // The server's own writes may not say.
+        // The server's own writes may omit them.
         if !given.is_empty() && given != want {
             out.push(FieldError::invalid(
                 &FieldPath::new(key),

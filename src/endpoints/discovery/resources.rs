@@ -67,14 +67,9 @@ fn sorted<'a>(rows: impl Iterator<Item = Described<'a>>) -> Vec<Described<'a>> {
     rows
 }
 
-fn verbs(v: Verbs) -> Value {
-    Value::Array(v.names().into_iter().map(Value::from).collect())
-}
-
-/// The verbs of a resource itself.
-fn own_verbs(row: &Described<'_>) -> Value {
-    let mut names = row.verbs.names();
-    if row.custom {
+fn verbs(verbs: Verbs, custom: bool) -> Value {
+    let mut names = verbs.names();
+    if custom {
         // In the order of upstream's customresource_discovery_controller.go.
         let late = |name: &&str| matches!(*name, "create" | "update" | "watch");
         names.sort_by_key(late);
@@ -95,7 +90,7 @@ pub(crate) fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'
         m.insert("singularName", row.singular);
         m.insert("namespaced", row.namespaced);
         m.insert("kind", row.kind.kind.as_str());
-        m.insert("verbs", own_verbs(&row));
+        m.insert("verbs", verbs(row.verbs, row.custom));
         if !row.short_names.is_empty() {
             m.insert("shortNames", strings(row.short_names));
         }
@@ -117,7 +112,7 @@ pub(crate) fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'
                 m.insert("version", of.version.as_str());
             }
             m.insert("kind", of.kind.as_str());
-            m.insert("verbs", verbs(*offered));
+            m.insert("verbs", verbs(*offered, row.custom));
             resources.push(Value::Object(m));
         }
     }
@@ -152,7 +147,7 @@ pub(crate) fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Descr
         m.insert("responseKind", kind(&row.kind));
         m.insert("scope", if row.namespaced { "Namespaced" } else { "Cluster" });
         m.insert("singularResource", row.singular);
-        m.insert("verbs", own_verbs(&row));
+        m.insert("verbs", verbs(row.verbs, row.custom));
         if !row.short_names.is_empty() {
             m.insert("shortNames", strings(row.short_names));
         }
@@ -166,7 +161,7 @@ pub(crate) fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Descr
                 let mut m = Map::new();
                 m.insert("subresource", *sub);
                 m.insert("responseKind", kind(of));
-                m.insert("verbs", verbs(*offered));
+                m.insert("verbs", verbs(*offered, row.custom));
                 Value::Object(m)
             })
             .collect();

@@ -141,10 +141,15 @@ pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, optio
     Ok(value)
 }
 
-/// What the endpoint's bodies must say of their kind.
-pub(super) fn type_check(call: &Call) -> body::TypeCheck {
+/// True if the endpoint's bodies are custom resources, not the `Scale` of one.
+fn takes_custom_resources(call: &Call) -> bool {
     let resource = call.resource();
-    match resource.unstructured && call.kind() == resource.gvk() {
+    resource.unstructured && call.kind() == resource.gvk()
+}
+
+/// How the kind and version of the endpoint's bodies are checked.
+pub(super) fn type_check(call: &Call) -> body::TypeCheck {
+    match takes_custom_resources(call) {
         true => body::TypeCheck::Required,
         false => body::TypeCheck::Filled,
     }
@@ -175,8 +180,7 @@ pub(crate) fn normalize(call: &Call, value: &mut Value, wrap: impl FnOnce(&str) 
 /// The findings of a JSON body in upstream's order: as they are in the body, but custom resources are pruned
 /// after decoding, by sorted path.
 pub(crate) fn in_order(call: &Call, body: &[u8], findings: Vec<String>) -> Vec<String> {
-    let resource = call.resource();
-    match resource.unstructured && call.kind() == resource.gvk() {
+    match takes_custom_resources(call) {
         true => findings,
         false => crate::api::decode::sort_by_document_order(body, findings),
     }

@@ -20,7 +20,7 @@ use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{FieldError, FieldPath, quote};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::patch::{go_print, json_patch::JsonPatch, json_type, merge, shown, strategic};
+use crate::apimachinery::patch::{go_print, json_patch::JsonPatch, merge, shown, strategic};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Map, Value};
@@ -197,29 +197,14 @@ impl Patcher {
         let text = json::to_vec(&object);
         let shown = || shown().unwrap_or_else(|| String::from_utf8_lossy(&text).into_owned());
         let expected = self.call.kind();
-        if object.as_object().is_none() {
-            return Err(refused(shown(), body::no_type_meta(&object)));
-        }
-        for key in ["apiVersion", "kind"] {
-            if !matches!(object.get(key), Value::Null | Value::String(_)) {
-                let t = json_type(object.get(key));
-                let why = format!("json: cannot unmarshal {t} into Go struct field .{key} of type string");
-                return Err(refused(
-                    shown(),
-                    format!("couldn't get version/kind; json parse error: {why}"),
-                ));
-            }
-        }
-        let version = object.api_version();
-        if !version.is_empty() && GroupVersion::parse(version).is_none() {
-            return Err(refused(shown(), format!("unexpected GroupVersion string: {version}")));
-        }
+        let (kind, version) = body::read_type_meta(&object).map_err(|why| refused(shown(), why))?;
+        let has_kind = kind.is_some();
         let custom = type_check(&self.call) == body::TypeCheck::Required;
         if custom {
-            if object.str_at(&["kind"]).is_empty() {
+            if !has_kind {
                 return Err(refused(shown(), body::no_kind(&text)));
             }
-            if version.is_empty() {
+            if version.is_none() {
                 let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
                 return Err(Status::internal(why));
             }
@@ -231,11 +216,9 @@ impl Patcher {
         }
         // Like upstream's decoder, a missing kind defaults to the endpoint's. A missing version selects the
         // internal type, whose JSON has none of the members.
-        let is_absent = |key: &str| object.get(key).is_null() || object.get(key).as_str() == Some("");
-        let internal = object.gvk();
-        let internal = &*internal.version == body::INTERNAL_VERSION && internal.group == expected.group;
-        let has_version = !is_absent("apiVersion") && !internal;
-        if is_absent("kind") {
+        let is_internal = |v: &GroupVersion| &*v.version == body::INTERNAL_VERSION && v.group == expected.group;
+        let has_version = version.is_some_and(|v| !is_internal(&v));
+        if !has_kind {
             object.set(&["kind"], expected.kind.as_str());
         }
         if !has_version && ObjectView::kind(&object) == expected.kind.as_str() {

@@ -72,7 +72,7 @@ pub(crate) struct MetaChecks {
     pub against_old: bool,
     /// An update of status or another part also validates the metadata against the stored one.
     pub in_subresources: bool,
-    /// How the two are ordered.
+    /// The order of the errors of both.
     pub order: UpdateOrder,
 }
 

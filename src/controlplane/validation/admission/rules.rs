@@ -9,7 +9,7 @@ use crate::interrupt::checkpoint;
 const ALL_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const NOT_DELETE: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
 
-/// Validates a rule.
+/// Validates the operations, groups, versions, resources and scope that a webhook or policy matches.
 pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
     checkpoint();
     let list = rule.get("operations");

@@ -180,7 +180,7 @@ fn eleventh_updater_merges_the_two_oldest_entries() {
     );
 }
 
-/// Knows `v1` only.
+/// Version `v1` is the only one that managed fields can be converted to.
 struct OneVersion;
 
 impl Versions<Toy> for OneVersion {

@@ -136,7 +136,7 @@ mod tests {
     type Walk = Result<(), std::convert::Infallible>;
 
     #[test]
-    fn a_walk_keeps_order_and_spelling() {
+    fn members_and_items_keep_document_order_and_spelling() {
         let text = " {\"b\" : [1.50 ,\"\\\"]\", {}],\n\"a\\u0062\":-0e1 , \"c\":null}";
         let mut seen = Vec::new();
         let Ok(()): Walk = TextReader::new(text).members(|r, key| {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_of_a_broken_text_ends() {
+    fn malformed_text_terminates() {
         for text in [
             "", "{", "[", "{]", "}{", "\"", "{\"a\" 1", "[é", "[}", "{:,:", "{\"a\":}", "[,,]",
         ] {
