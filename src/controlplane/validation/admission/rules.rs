@@ -77,6 +77,7 @@ pub(super) fn named_rule(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 pub(super) fn mutable_operations(out: &mut ErrorList, rules: &Value, at: &FieldPath) {
     let at = at.child("operations");
     for rule in rules.items() {
+        checkpoint();
         let all = strings(rule.get("operations")).into_iter();
         for op in all.filter(|op| !NOT_DELETE.contains(op)) {
             out.push(FieldError::not_supported(&at, op, NOT_DELETE));
