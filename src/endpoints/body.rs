@@ -222,7 +222,7 @@ pub(crate) fn decode(
         checked.map_err(|e| match e {
             Mismatch::NoKind if body_type == BodyType::Json => unrecognized(&no_kind(bytes)),
             Mismatch::NoKind => unrecognized(&no_kind(&json::to_vec(value))),
-            Mismatch::Unrecognized(text) => unrecognized(&text),
+            Mismatch::Unrecognized(why) => unrecognized(&why.to_string()),
             Mismatch::Kind(given) => mismatch(&given, expected, bytes, body_type, types),
         })
     };
@@ -260,19 +260,29 @@ pub(crate) fn decode(
 }
 
 enum Mismatch {
-    Unrecognized(String),
+    Unrecognized(TypeMetaError),
     NoKind,
     /// Another kind or version than the expected one.
     Kind(GroupVersionKind),
 }
 
-/// Upstream's text for a document that is no object, in which version and kind are looked for.
-fn no_type_meta(document: &Value) -> String {
-    format!(
-        "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion \
-         string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-        json_type(document)
-    )
+/// Why a document's kind and version cannot be read, in the words of upstream's decoder.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TypeMetaError {
+    /// The document is of this JSON type and not an object.
+    #[error(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {0} into Go value of type struct {{ APIVersion \
+         string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )]
+    NoObject(&'static str),
+    /// `apiVersion` or `kind` is of another JSON type than string.
+    #[error(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field .{member} of type \
+         string"
+    )]
+    NoString { member: &'static str, found: &'static str },
+    #[error("unexpected GroupVersion string: {0}")]
+    Version(String),
 }
 
 /// Upstream's text for a JSON object without a kind, where there is no default.
@@ -310,24 +320,21 @@ fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Re
     Ok(())
 }
 
-/// The kind and the version of a document, `None` where it is missing, null or empty. The error is upstream's text for
-/// what is no object, for members that are no strings, and for a malformed version.
-pub(crate) fn read_type_meta(document: &Value) -> std::result::Result<(Option<&str>, Option<GroupVersion>), String> {
-    let Some(map) = document.as_object() else {
-        return Err(no_type_meta(document));
-    };
-    for key in ["apiVersion", "kind"] {
-        if let Some(v) = map.get(key).filter(|v| !v.is_null() && v.as_str().is_none()) {
-            return Err(format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{key} of \
-                 type string",
-                json_type(v)
-            ));
+/// The kind and the version of a document, `None` where it is missing, null or empty.
+pub(crate) fn read_type_meta(
+    document: &Value,
+) -> std::result::Result<(Option<&str>, Option<GroupVersion>), TypeMetaError> {
+    let map = document.as_object();
+    let map = map.ok_or_else(|| TypeMetaError::NoObject(json_type(document)))?;
+    for member in ["apiVersion", "kind"] {
+        if let Some(v) = map.get(member).filter(|v| !v.is_null() && v.as_str().is_none()) {
+            let found = json_type(v);
+            return Err(TypeMetaError::NoString { member, found });
         }
     }
     let version = match map.str("apiVersion") {
         "" => None,
-        text => Some(GroupVersion::parse(text).ok_or_else(|| format!("unexpected GroupVersion string: {text}"))?),
+        text => Some(GroupVersion::parse(text).ok_or_else(|| TypeMetaError::Version(text.to_owned()))?),
     };
     Ok((Some(map.str("kind")).filter(|kind| !kind.is_empty()), version))
 }

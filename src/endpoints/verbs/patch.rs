@@ -197,7 +197,7 @@ impl Patcher {
         let text = json::to_vec(&object);
         let shown = || shown().unwrap_or_else(|| String::from_utf8_lossy(&text).into_owned());
         let expected = self.call.kind();
-        let (kind, version) = body::read_type_meta(&object).map_err(|why| refused(shown(), why))?;
+        let (kind, version) = body::read_type_meta(&object).map_err(|why| refused(shown(), why.to_string()))?;
         let has_kind = kind.is_some();
         let custom = type_check(&self.call) == body::TypeCheck::Required;
         if custom {
