@@ -15,9 +15,11 @@
 //! ```
 //!
 //! `examples/embedded-group` adds a group, `examples/tower-layer` adds layers. A program installs a TLS
-//! provider of rustls and a subscriber of `tracing` itself, before it starts a gateway.
+//! provider of rustls and a subscriber of `tracing` itself, before it starts a gateway. It may call
+//! [`shorten_time_slice`] on the threads of its runtime.
 
 pub use crate::app::{Error, Gateway, GatewayBuilder, run, run_with, start, start_with};
 pub use crate::cli::{Command, CompletedOptions, Options, UsageError, parse};
 pub use crate::request::{Body, Response};
 pub use crate::server::GatewayService;
+pub use crate::tasks::shorten_time_slice;

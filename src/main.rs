@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use torana::commands::{self, Session};
-use torana::gateway::{Command, CompletedOptions, Gateway, parse};
+use torana::gateway::{Command, CompletedOptions, Gateway, parse, shorten_time_slice};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -133,7 +133,7 @@ fn run(
         // burst, and what their heaps retain, alive with tokio's default of ten seconds. A new thread costs a fraction
         // of a handshake.
         .thread_keep_alive(Duration::from_millis(250))
-        .on_thread_park(collect_free_memory)
+        .on_thread_park(before_park)
         .build()
         .map_err(|e| format!("cannot start the runtime: {e}"))?;
     let end = runtime.block_on(match session {
@@ -150,6 +150,17 @@ fn run(
 fn release_free_memory() {
     // SAFETY: no preconditions; it may be called on any thread at any time.
     unsafe { libmimalloc_sys::mi_collect(true) }
+}
+
+/// Runs on reactor threads before they wait for events, and not on those of the blocking pool.
+fn before_park() {
+    thread_local!(static IS_PREPARED: Cell<bool> = const { Cell::new(false) });
+    if !IS_PREPARED.replace(true)
+        && let Err(error) = shorten_time_slice()
+    {
+        tracing::debug!(%error, "reactors have the default time slice");
+    }
+    collect_free_memory();
 }
 
 /// Makes the memory that other threads have freed in the calling thread's heap reusable, at most once in

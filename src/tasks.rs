@@ -12,6 +12,7 @@ mod queue;
 pub(crate) mod shares;
 mod shrink;
 mod signal;
+mod slice;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use derived::Derived;
@@ -20,3 +21,4 @@ pub(crate) use off_thread::off_thread;
 pub(crate) use queue::WorkQueue;
 pub(crate) use shrink::shrink;
 pub use signal::Signal;
+pub use slice::shorten_time_slice;

@@ -12,7 +12,7 @@ pub use list::{ErrorList, MAX_TEXT, aggregate, aggregate_texts, cut};
 use super::interrupt::pause;
 use super::value::{Str, Value};
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::ops::{Deref, DerefMut};
 
 /// Maximum bytes of a path. Map keys are chosen by the client, and every nested path repeats its parents'
@@ -193,21 +193,45 @@ pub fn go_escape(c: char) -> Option<&'static str> {
 /// Quotes a string as Go's `strconv.Quote` does.
 pub fn quote(s: &str) -> String {
     let mut out = String::with_capacity(s.len() + 2);
-    out.push('"');
-    for c in s.chars() {
-        if let Some(escape) = go_escape(c) {
-            out.push_str(escape);
-            continue;
-        }
-        match c {
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => out.push_str(&format!("\\x{:02x}", c as u32)),
-            c if is_printable(c) => out.push(c),
-            c if (c as u32) < 0x10000 => out.push_str(&format!("\\u{:04x}", c as u32)),
-            c => out.push_str(&format!("\\U{:08x}", c as u32)),
-        }
-    }
-    out.push('"');
+    // Writing to a string does not fail.
+    let _ = write!(out, "{}", Quoted(s));
     out
+}
+
+/// Formats a string like [`quote`], in pieces, so that a writer that refuses more than it has room for ends the work.
+pub struct Quoted<'s>(pub &'s str);
+
+/// Length in bytes of an unescaped piece.
+const PIECE: usize = 256;
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = self.0;
+        f.write_char('"')?;
+        // What is not written yet starts here, and is written as it is.
+        let mut plain = 0;
+        for (at, c) in s.char_indices() {
+            let escape = go_escape(c);
+            let is_plain = escape.is_none() && (c as u32) >= 0x20 && c as u32 != 0x7f && is_printable(c);
+            if is_plain && at - plain < PIECE {
+                continue;
+            }
+            f.write_str(&s[plain..at])?;
+            plain = at;
+            if is_plain {
+                continue;
+            }
+            plain += c.len_utf8();
+            match escape {
+                Some(escape) => f.write_str(escape)?,
+                None if (c as u32) < 0x80 => write!(f, "\\x{:02x}", c as u32)?,
+                None if (c as u32) < 0x10000 => write!(f, "\\u{:04x}", c as u32)?,
+                None => write!(f, "\\U{:08x}", c as u32)?,
+            }
+        }
+        f.write_str(&s[plain..])?;
+        f.write_char('"')
+    }
 }
 
 /// Whether Go prints a character as it is: no control or format character, and no space but the ASCII one.

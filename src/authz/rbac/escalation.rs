@@ -17,9 +17,9 @@ use std::collections::hash_map::Entry;
 /// Step budget of a comparison, about 200 ms.
 const BUDGET: u64 = 50_000_000;
 /// Maximum number of missing rules to collect; the search ends there.
-const MAX_RULES: usize = 1_000;
+const MAX_RULES: usize = 200;
 /// Maximum number of verbs over all missing rules.
-const MAX_VERBS: usize = 100_000;
+const MAX_VERBS: usize = 10_000;
 /// A list with one element, for rules that apply to every name.
 static NO_NAME: &[Str] = &[Str::const_new("")];
 

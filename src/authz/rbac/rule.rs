@@ -1,6 +1,6 @@
 //! [`PolicyRule`]: a rule of a role.
 
-use crate::apimachinery::field::quote;
+use crate::apimachinery::field::Quoted;
 use crate::apimachinery::value::{Str, Value};
 use crate::authz::Attributes;
 use std::fmt;
@@ -67,6 +67,13 @@ impl PolicyRule {
     /// Number of strings in the rule, plus one for the rule itself.
     pub fn weight(&self) -> usize {
         1 + self.lists().into_iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// Number of single grants that the rule stands for: one verb on one resource or path each.
+    pub fn grants(&self) -> usize {
+        let product = |lists: &[usize]| lists.iter().fold(1, |all: usize, n| all.saturating_mul(*n));
+        let [verbs, groups, resources, names, urls] = self.lists().map(Vec::len);
+        product(&[verbs, groups, resources, names.max(1)]).saturating_add(product(&[verbs, urls]))
     }
 
     /// Approximate size of the rule's JSON, in bytes.
@@ -145,7 +152,7 @@ impl fmt::Display for PolicyRule {
             write!(f, "{name}:[")?;
             for (i, text) in list.iter().enumerate() {
                 f.write_str(if i == 0 { "" } else { " " })?;
-                f.write_str(&quote(text))?;
+                write!(f, "{}", Quoted(text))?;
             }
             f.write_str("]")?;
         }

@@ -22,6 +22,7 @@ use crate::registry::strategy::Context;
 use crate::request::user::MASTERS;
 use crate::tasks::off_thread;
 use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 /// Checks writes of roles and bindings against the caller's own permissions.
@@ -64,18 +65,34 @@ const MAX_RULES: usize = 100;
 const MAX_VERBS: usize = 100;
 /// Length in bytes after which no further rule is listed.
 const MAX_TEXT: usize = 32 * 1024;
-/// Size of the rules, in strings, up to which they are compared inline; larger sets go to the blocking pool.
+/// Length in bytes after which the text of one rule ends. A hundred verbs of 30 bytes fit.
+const MAX_LINE: usize = 4 * 1024;
+/// Strings in the held rules and single grants in the new ones up to which they are compared inline; more of them are
+/// compared on the compute pool.
 const FEW: usize = 300;
 /// The bytes that a comparison allocates, as an estimate.
 const MEMORY: usize = 1 << 20;
 
-/// Formats a missing rule as upstream does, with at most [`MAX_VERBS`] verbs.
+/// A text that refuses what exceeds [`MAX_LINE`], which ends the formatting of a rule with long strings.
+struct Line(String);
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = MAX_LINE - self.0.len();
+        self.0.push_str(&text[..text.floor_char_boundary(room)]);
+        if text.len() > room { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+/// Formats a missing rule as upstream does, with at most [`MAX_VERBS`] verbs and [`MAX_LINE`] bytes.
 fn line(mut rule: PolicyRule) -> String {
     let more = rule.verbs.len().saturating_sub(MAX_VERBS);
     rule.verbs.truncate(MAX_VERBS);
-    match more {
-        0 => rule.to_string(),
-        more => format!("{rule} and {more} more verbs"),
+    let mut line = Line(String::new());
+    match (write!(line, "{rule}"), more) {
+        (Err(fmt::Error), _) => format!("{}…", line.0),
+        (Ok(()), 0) => line.0,
+        (Ok(()), more) => format!("{} and {more} more verbs", line.0),
     }
 }
 
@@ -91,10 +108,7 @@ fn lines(missing: MissingRules) -> String {
         if named > 0 {
             text.push('\n');
         }
-        match line.get(..MAX_TEXT) {
-            Some(start) => text.push_str(start),
-            None => text.push_str(line),
-        }
+        text.push_str(line);
         named += 1;
     }
     match (lines.len() - named, missing.more) {
@@ -129,9 +143,14 @@ impl EscalationGuard {
     ) -> Result<Option<String>> {
         let held = self.roles.held(&cx.user, namespace).await;
         let (held, errors) = held.map_err(Status::internal)?;
-        let rules = held.iter().flat_map(|role| role.rules.iter()).chain(granted.iter());
-        let small = rules.map(PolicyRule::weight).sum::<usize>() <= FEW;
-        let compare = move || HeldRules::of(held.iter().flat_map(|role| role.rules.iter())).missing(&granted);
+        let held_strings = held.iter().flat_map(|role| role.rules.iter()).map(PolicyRule::weight);
+        let single_grants = granted.iter().map(|rule| rule.weight().saturating_add(rule.grants()));
+        let small = held_strings.chain(single_grants).fold(0, usize::saturating_add) <= FEW;
+        let compare = move || {
+            let held = HeldRules::of(held.iter().flat_map(|role| role.rules.iter()));
+            let missing = held.missing(&granted)?;
+            Ok::<_, BudgetExhausted>((!missing.rules.is_empty()).then(|| lines(missing)))
+        };
         let missing = if small {
             compare()
         } else {
@@ -142,18 +161,15 @@ impl EscalationGuard {
         let groups: Vec<String> = cx.user.groups.iter().map(|g| quote(g)).collect();
         let who = format!("user {} (groups=[{}])", quote(&cx.user.name), groups.join(" "));
         let missing = match missing {
-            Ok(missing) if missing.rules.is_empty() => return Ok(None),
-            Ok(missing) => missing,
+            Ok(None) => return Ok(None),
+            Ok(Some(lines)) => lines,
             Err(BudgetExhausted) => {
                 let why = "is attempting to grant RBAC permissions that are too many to compare with those currently held; \
                            they may be granted by smaller roles";
                 return Ok(Some(format!("{who} {why}")));
             }
         };
-        let mut text = format!(
-            "{who} is attempting to grant RBAC permissions not currently held:\n{}",
-            lines(missing)
-        );
+        let mut text = format!("{who} is attempting to grant RBAC permissions not currently held:\n{missing}");
         if !errors.is_empty() {
             text.push_str(&format!("; resolution errors: [{}]", errors.join(" ")));
         }

@@ -69,14 +69,28 @@ async fn refusal_lists_at_most_a_hundred_rules() {
     let message = g.role(&cx, true, &rule(100), None).await.unwrap_err().message;
     assert_eq!(message.matches("{APIGroups").count(), 100);
     assert!(message.ends_with("}"), "{message}");
-    let message = g.role(&cx, true, &rule(250), None).await.unwrap_err().message;
+    let message = g.role(&cx, true, &rule(150), None).await.unwrap_err().message;
     assert_eq!(message.matches("{APIGroups").count(), 100);
-    assert!(message.ends_with("}\nand 150 more"), "{message}");
+    assert!(message.ends_with("}\nand 50 more"), "{message}");
     let message = g.role(&cx, true, &rule(5_000), None).await.unwrap_err().message;
     assert!(
-        message.ends_with("}\nand more than 900 more") && message.len() < 40_000,
+        message.ends_with("}\nand more than 100 more") && message.len() < 40_000,
         "{message}"
     );
+}
+
+#[tokio::test]
+async fn refusal_is_short_however_long_the_names_are() {
+    let (g, cx) = guard(json!([]));
+    let resources: Vec<Value> = (0..1_000).map(|i| format!("r{i}").into()).collect();
+    let mut role = wants(json!([{"apiGroups": [""], "verbs": ["\u{ad}".repeat(1 << 20)]}]));
+    let mut rule = role.get("rules").items()[0].clone();
+    rule.set(&["resources"], resources);
+    role.set(&["rules"], vec![rule]);
+    let message = g.role(&cx, true, &role, None).await.unwrap_err().message;
+    assert!(message.contains("Verbs:[\"\\u00ad\\u00ad"), "{message:.300}");
+    assert_eq!(message.matches("…\n").count(), 7, "each rule has 4 KiB of 32");
+    assert!(message.len() < 40_000);
 }
 
 #[tokio::test]
