@@ -145,11 +145,18 @@ fn run(
     Ok(end?)
 }
 
-/// Returns free memory of the calling thread's heap, and of all arenas, to the system.
-#[allow(unsafe_code, reason = "mimalloc has no safe binding for it")]
+/// Returns free memory of the calling thread's heap, and of all arenas, to the system: mimalloc's, and those of the C
+/// library, which SQLite uses. glibc itself returns only what is free at the end of an arena, so that the page cache of a
+/// burst of writes would stay.
+#[allow(unsafe_code, reason = "there are no safe bindings for it")]
 fn release_free_memory() {
     // SAFETY: no preconditions; it may be called on any thread at any time.
     unsafe { libmimalloc_sys::mi_collect(true) }
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: as above; it takes the locks of the allocator itself.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Runs on reactor threads before they wait for events, and not on those of the blocking pool.

@@ -59,7 +59,7 @@ impl Default for Bounds {
             max_events: 102_400,
             max_bytes: 64 << 20,
             window: Duration::from_secs(75),
-            burst_bytes: 4 << 20,
+            burst_bytes: 2 << 20,
             burst_window: Duration::from_secs(15),
         }
     }
