@@ -35,7 +35,7 @@ pub(crate) struct EndpointsFlags {
 impl EndpointsFlags {
     pub(crate) fn from_entry(entry: &Entry) -> Self {
         static PARTS: LazyLock<Mask> = LazyLock::new(|| {
-            let mut mask = Mask::Members(Vec::new());
+            let mut mask = Mask::default();
             mask.include(&["metadata".into(), "annotations".into(), LEADER.into()]);
             mask
         });

@@ -107,7 +107,7 @@ fn list_metadata(entry: &Entry) -> Map {
 /// Appends encoded PartialObjectMetadata.
 pub(crate) fn write_partial(resource: &Resource, entry: &Entry, version: &str, out: &mut Vec<u8>) {
     let stored = entry.json();
-    match survey(entry, &stored, &Mask::Members(Vec::new())) {
+    match survey(entry, &stored, &Mask::default()) {
         Ok((_, metadata)) => splice_partial(resource, entry, &stored[..], &metadata, version, out),
         Err(UnexpectedEncoding) => json::encode(&partial::of_entry(resource, entry, version), out),
     }
@@ -201,7 +201,7 @@ impl Metadata {
 /// Decodes the parts of an object selected by the mask, and locates its metadata. Stops once everything has
 /// been found.
 fn survey(entry: &Entry, stored: &[u8], mask: &Mask) -> Result<(Value, Metadata), UnexpectedEncoding> {
-    let none = Mask::Members(Vec::new());
+    let none = Mask::default();
     let Mask::Members(wanted) = mask else {
         let (_, metadata) = survey(entry, stored, &none)?;
         return Ok((projection::read(stored, mask)?, metadata));

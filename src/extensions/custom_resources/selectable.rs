@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// selectors see even in objects that were stored without them.
 pub(crate) fn of_version(version: &Value, schema: Option<Arc<StructuralSchema>>) -> SelectableFields {
     let declared = version.get("selectableFields").items().iter();
-    let mut reads = Mask::Members(Vec::new());
+    let mut reads = Mask::default();
     let fields: Vec<(Str, JsonPath)> = declared
         .filter_map(|field| {
             let path = field.str_at(&["jsonPath"]);

@@ -157,7 +157,7 @@ fn repeated_descent_ends_at_the_limit() {
 #[test]
 fn masks_select_the_parts_that_a_path_reads() {
     let mask = |path: &str| {
-        let mut mask = Mask::Members(Vec::new());
+        let mut mask = Mask::default();
         JsonPath::parse(path).expect("a path").add_reads(&mut mask);
         mask
     };
@@ -217,7 +217,7 @@ proptest! {
     fn values_are_those_of_the_parts_that_are_read(text in paths()) {
         let Ok(path) = JsonPath::parse(&text) else { return Ok(()) };
         let object = object();
-        let mut mask = Mask::Members(Vec::new());
+        let mut mask = Mask::default();
         path.add_reads(&mut mask);
         let part = projection::read(&json::to_vec(&object), &mask).expect("our own encoding");
         let of = |v| path.find(v).ok().map(|all| format!("{all:?}"));

@@ -46,6 +46,19 @@ fn columns(cases: &mut Cases, n: usize) {
             scene.send_all(&[table.clone(), table]);
         });
     }
+    cases.add("custom: 10,000 columns of objects with 10,000 members", move |scene| {
+        let columns = super::joined(n, |i| {
+            format!(r#"{{"name":"c{i}","type":"string","jsonPath":".spec.c{i}"}}"#)
+        });
+        let columns = format!(r#","additionalPrinterColumns":[{columns}]"#);
+        define(scene, definition(&version("v1", true, OPEN, &columns), "", ""));
+        let members = super::joined(n, |i| format!(r#""c{i}":"v""#));
+        for name in ["a", "b", "c", "d"] {
+            scene.send(&Request::post(OBJECTS, object(name, &format!("{{{members}}}"))));
+        }
+        let table = Request::get(OBJECTS).header("Accept", TABLE);
+        scene.send_all(&[table.clone(), table]);
+    });
 }
 
 fn watches(cases: &mut Cases, n: usize, scale: &Scale) {

@@ -6,6 +6,7 @@
 
 use super::{MAX_DEPTH, decode};
 use crate::value::{Map, Str, Value};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// The bytes are not in this crate's encoding.
@@ -20,14 +21,66 @@ pub enum Mask {
     /// Only the number of members or items: their values become null.
     Count,
     /// Only these members; others are skipped.
-    Members(Vec<(Str, Mask)>),
+    Members(MemberMasks),
+}
+
+impl Default for Mask {
+    /// Reads nothing: an object without members.
+    fn default() -> Self {
+        Self::Members(MemberMasks::default())
+    }
+}
+
+/// Masks by member name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemberMasks {
+    list: Vec<(Str, Mask)>,
+    /// Positions in `list`, once there are more than [`FEW_MEMBERS`]. Definitions of custom resources may have tens of
+    /// thousands of columns.
+    index: HashMap<Box<[u8]>, usize>,
+}
+
+/// Number of members up to which comparing with each is faster than hashing.
+const FEW_MEMBERS: usize = 16;
+
+impl MemberMasks {
+    /// Number of members.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// True if there are no members.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    fn position(&self, name: &[u8]) -> Option<usize> {
+        if self.list.len() <= FEW_MEMBERS {
+            return self.list.iter().position(|(n, _)| n.as_bytes() == name);
+        }
+        self.index.get(name).copied()
+    }
+
+    /// Adds a member that is not there, and returns its position.
+    fn push(&mut self, name: &str) -> usize {
+        self.list.push((Str::new(name), Mask::default()));
+        let unindexed = match self.list.len() {
+            n if n <= FEW_MEMBERS => n,
+            n if n == FEW_MEMBERS + 1 => 0,
+            n => n - 1,
+        };
+        let new = self.list.iter().enumerate().skip(unindexed);
+        self.index
+            .extend(new.map(|(at, (name, _))| (Box::from(name.as_bytes()), at)));
+        self.list.len() - 1
+    }
 }
 
 impl Mask {
     /// Builds a mask from paths: `metadata.name`, `spec.containers.image` (of each container),
     /// `status.{phase,reason}` (both). `data.#` stands for [`Mask::Count`] of the members of `data`.
     pub fn of(paths: &[&str]) -> Self {
-        let mut mask = Self::Members(Vec::new());
+        let mut mask = Self::default();
         for path in paths {
             mask.add(path);
         }
@@ -66,20 +119,15 @@ impl Mask {
     /// The mask of a member, added if it is missing; `None` if this mask has no members.
     fn entry(&mut self, name: &str) -> Option<&mut Self> {
         let Self::Members(members) = self else { return None };
-        let at = members.iter().position(|(n, _)| n == name).unwrap_or_else(|| {
-            members.push((Str::new(name), Self::Members(Vec::new())));
-            members.len() - 1
-        });
-        Some(&mut members[at].1)
+        let at = members.position(name.as_bytes()).unwrap_or_else(|| members.push(name));
+        Some(&mut members.list[at].1)
     }
 
     /// The name and the mask of a member; `None` if the member is to be skipped.
     pub fn member(&self, name: &[u8]) -> Option<(&Str, &Mask)> {
         let Self::Members(members) = self else { return None };
-        members
-            .iter()
-            .find(|(n, _)| n.as_bytes() == name)
-            .map(|(n, mask)| (n, mask))
+        let at = members.position(name)?;
+        members.list.get(at).map(|(name, mask)| (name, mask))
     }
 }
 

@@ -88,6 +88,28 @@ fn tree() -> impl Strategy<Value = Value> {
     })
 }
 
+#[test]
+fn masks_of_any_number_of_members_find_them() {
+    for count in [FEW_MEMBERS - 1, FEW_MEMBERS, FEW_MEMBERS + 1, 1_000] {
+        let names: Vec<String> = (0..count).map(|i| format!("m{}", i * 7 % 1_009)).collect();
+        let mut mask = Mask::default();
+        for name in &names {
+            mask.add(&format!("{name}.a"));
+        }
+        for name in &names {
+            mask.add(&format!("{name}.b"));
+        }
+        let object = |members: &str| -> Value {
+            let of = |name: &String| format!(r#""{name}":{members}"#);
+            let all: Vec<String> = names.iter().map(of).collect();
+            decode(format!("{{{}}}", all.join(",")).as_bytes()).unwrap()
+        };
+        let mut given = object(r#"{"a":1,"b":2,"c":3}"#);
+        given.set(&["other"], 1);
+        assert_eq!(read(&to_vec(&given), &mask), Ok(object(r#"{"a":1,"b":2}"#)), "{count}");
+    }
+}
+
 proptest! {
     #[test]
     fn masked_parts_equal_the_decoded_document(v in tree(), name in "[a-c]{1,2}") {
