@@ -242,7 +242,7 @@ pub(crate) fn json_path(data: &[u8]) {
     let object = torana::json!({
         "spec": {"list": [{"k": "v", "n": [1, 2]}, {"k": "w"}, null, "text"], "a": {"b.c": 1, "d": 2.5}},
         "a": [[{"a": {"a": true}}]], "y": ""});
-    let mut reads = Mask::Members(Vec::new());
+    let mut reads = Mask::default();
     path.add_reads(&mut reads);
     let parts = projection::read(&json::to_vec(&object), &reads).expect("the encoding is this crate's own");
     let values = |v| path.find(v).ok().map(|found| format!("{found:?}"));

@@ -67,14 +67,12 @@ mod tests {
 
     /// The niceness, and the slice in ns; no slice before Linux 6.12.
     fn niceness_and_slice() -> (i32, Option<u64>) {
-        let attributes = linux::read().unwrap();
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let attributes = linux::read().expect("the kernel has sched_getattr");
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("/proc is mounted");
         let mut numbers = release.split(['.', '-']).map(|n| n.parse().unwrap_or(0));
-        let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
-        (
-            attributes.sched_nice,
-            (version >= (6, 12)).then_some(attributes.sched_runtime),
-        )
+        let mut next = || numbers.next().unwrap_or(0);
+        let has_slices = (next(), next()) >= (6, 12);
+        (attributes.sched_nice, has_slices.then_some(attributes.sched_runtime))
     }
 
     #[test]
