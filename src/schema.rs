@@ -96,6 +96,8 @@ struct Node {
     preserve_unknown: bool,
     embedded: bool,
     atomic_map: bool,
+    /// Its strings have another format than `byte`; to server-side apply, such a value is any scalar.
+    is_formatted: bool,
     /// Sorted by name.
     properties: Box<[(Str, Node)]>,
     additional: Additional,

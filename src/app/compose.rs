@@ -139,8 +139,8 @@ impl Base {
             .iter()
             .map(|f| (f.name.to_owned(), self.options.values.shown(f.name)));
         head.mux().handle("/flagz", zpages::flagz(flags.collect()));
-        let (mux, started) = (head.mux().clone(), crate::apimachinery::time::now());
-        let listed = zpages::statusz(started, Instant::now(), move || mux.listed_paths());
+        let started = crate::apimachinery::time::now();
+        let listed = zpages::statusz(started, Instant::now(), head.listed_paths());
         head.mux().handle("/statusz", listed);
     }
 }

@@ -49,6 +49,13 @@ impl Schema for BuiltinSchema {
     fn apply(&self, live: Option<&Value>, patch: Value, request: &ApplyRequest<'_>) -> Result<Value> {
         let mut applied =
             apply::apply_across(ApplyType::Root(self.0), live, &patch, request, &BuiltinVersions(self.0))?.object;
+        // The server's managed fields have replaced those of the configuration, which upstream converts too.
+        let sent = patch.at(&["metadata", "managedFields"]);
+        if !sent.is_null() {
+            let mut fields = Value::object();
+            fields.set(&["metadata", "managedFields"], sent.clone());
+            decode::normalize(self.0, &mut fields).map_err(|e| unconvertible(&patch, &e.0))?;
+        }
         // The merge result lacks always-written fields, and may hold scalars that do not parse or fit: the
         // apply schema checks neither their text nor their size.
         decode::coerce(self.0, &mut applied).map_err(|e| unconvertible(&patch, &e.0))?;
@@ -133,6 +140,14 @@ mod tests {
             refused_secret.message,
             "failed to convert new object (/s; /v1, Kind=Secret) to proper version: unable to convert unstructured object \
              to /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte 0"
+        );
+        let mut time = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+        time.set(&["metadata", "managedFields"], json!([{"manager": "m", "time": "x"}]));
+        let refused_time = refused("Secret", time);
+        assert_eq!(refused_time.code, 500);
+        assert!(
+            refused_time.message.contains("Kind=Secret: parsing time \"x\" as"),
+            "{refused_time:?}"
         );
         let port = |port: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": port}]}});
         assert!(

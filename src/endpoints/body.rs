@@ -504,6 +504,8 @@ mod tests {
         assert!(scale.starts_with("the API version in the data (extensions/v1beta1) "));
         let events = message(["", "v1", "Event"], ["events.k8s.io", "v1", "Event"]);
         assert!(events.starts_with("the API version in the data (v1) "));
+        let eviction = message(["policy", "v1", "Eviction"], ["events.k8s.io", "v1", "Event"]);
+        assert!(eviction.ends_with("converting (v1.Eviction) to (core.Event): unknown conversion"));
         let never = message(["apps", "v1beta3", "Deployment"], deployment);
         assert!(never.contains("no kind \"Deployment\" is registered for version \"apps/v1beta3\""));
         let service = ["apiregistration.k8s.io", "v1", "APIService"];

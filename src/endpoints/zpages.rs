@@ -5,6 +5,7 @@
 
 use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::status::Status;
+use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::json;
 use crate::request::accept::{accept_line, clauses};
@@ -14,6 +15,7 @@ use crate::server::respond::{self, FnHandler, TEXT};
 use crate::telemetry::process::{GIT_VERSION, GO_VERSION};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -116,16 +118,15 @@ pub(crate) fn statusz(
     since: Instant,
     paths: impl Fn() -> Vec<String> + Send + Sync + 'static,
 ) -> DynHandler {
-    let paths = Arc::new(move || {
-        let mut all = paths();
-        // Upstream lists only top-level paths, without the API roots.
-        all.retain(|p| p.matches('/').count() == 1 && p.len() > 1 && !matches!(p.as_str(), "/api" | "/apis"));
-        all
-    });
-    let (shown, began) = (paths.clone(), started.clone());
+    let paths = Arc::new(move || folders(&paths()));
+    let (shown, began) = (
+        paths.clone(),
+        time::parse(&started).map_or(started.clone(), time::format_unix_date),
+    );
+    let binary = binary_version();
     let text = move || {
         format!(
-            "{}\nStarted: {began}\nUp: {}\nGo version: {GO_VERSION}\nBinary version: {GIT_VERSION}\nEmulation version: 1.36\n\
+            "{}\nStarted: {began}\nUp: {}\nGo version: {GO_VERSION}\nBinary version: {binary}\nEmulation version: 1.36\n\
              Paths: {}\n",
             header("statusz"),
             up(since.elapsed()),
@@ -133,12 +134,27 @@ pub(crate) fn statusz(
         )
     };
     page("Statusz", text, move || {
-        let mut v = json!({"startTime": started, "goVersion": GO_VERSION, "binaryVersion": GIT_VERSION,
+        let mut v = json!({"startTime": started, "goVersion": GO_VERSION, "binaryVersion": binary,
             "emulationVersion": "1.36"});
         v.set(&["uptimeSeconds"], since.elapsed().as_secs() as i64);
         v.set(&["paths"], paths());
         v
     })
+}
+
+/// The first segments of paths, sorted, without those of APIs and keys.
+fn folders(paths: &[String]) -> Vec<String> {
+    const HIDDEN: [&str; 6] = ["", "apis", "api", "openid", "openapi", ".well-known"];
+    let first = |path: &String| path.split('/').nth(1).map(str::to_owned);
+    let all: BTreeSet<String> = paths.iter().filter_map(first).collect();
+    let shown = all.into_iter().filter(|f| !HIDDEN.contains(&f.as_str()));
+    shown.map(|f| format!("/{f}")).collect()
+}
+
+/// The numbers of the version, without the build.
+fn binary_version() -> &'static str {
+    let version = GIT_VERSION.trim_start_matches('v');
+    version.split(['-', '+']).next().unwrap_or(version)
 }
 
 fn up(for_long: Duration) -> String {
@@ -149,6 +165,13 @@ fn up(for_long: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_listed_by_their_first_segment() {
+        let paths = ["/", "/apis/apps", "/livez/ping", "/livez", "/version", "/.well-known/x"].map(str::to_owned);
+        assert_eq!(folders(&paths), ["/livez", "/version"]);
+        assert!(binary_version().bytes().all(|b| b == b'.' || b.is_ascii_digit()));
+    }
 
     #[test]
     fn structured_form_requires_kind_and_version() {

@@ -8,7 +8,8 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 use crate::apimachinery::validation::{
-    name_is_declared_subdomain, name_is_dns_label, name_is_dns_subdomain, name_is_dns1035_label, name_is_path_segment,
+    name_is_canonical_ip, name_is_declared_subdomain, name_is_dns_label, name_is_dns_subdomain, name_is_dns1035_label,
+    name_is_path_segment,
 };
 use crate::apimachinery::value::Value;
 use crate::interrupt::pause;
@@ -100,6 +101,7 @@ fn kind_rules(store: &Store) -> MetaRules {
             NameRule::Label => name_is_dns_label,
             NameRule::Label1035 => name_is_dns1035_label,
             NameRule::PathSegment => name_is_path_segment,
+            NameRule::CanonicalIp => name_is_canonical_ip,
             NameRule::Declared => name_is_declared_subdomain,
         },
         strict_finalizers: resource.meta_checks.strict_finalizers,

@@ -50,6 +50,7 @@ impl<'s> Compiler<'s> {
             int_or_string: flag(s, "x-kubernetes-int-or-string"),
             embedded: flag(s, "x-kubernetes-embedded-resource"),
             preserve_unknown: flag(s, "x-kubernetes-preserve-unknown-fields"),
+            is_formatted: !matches!(s.str_at(&["format"]), "" | "byte"),
             atomic_map: s.str_at(&["x-kubernetes-map-type"]) == "atomic",
             required: strings(s.get("required")),
             default: Some(s.get("default"))

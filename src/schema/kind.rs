@@ -132,7 +132,9 @@ impl Schema for KindSchema {
     }
 
     fn manage_update(&self, live: Option<&Value>, new: &mut Value, who: &Writer<'_>, reset: &FieldSet) {
-        managed::update_managed_fields(self.schema.typed(), live, new, who, reset);
+        if managed::keep_if_typed(self.schema.typed(), live, new) {
+            managed::update_managed_fields(self.schema.typed(), live, new, who, reset);
+        }
     }
 
     fn apply(&self, live: Option<&Value>, patch: Value, request: &ApplyRequest<'_>) -> Result<Value> {

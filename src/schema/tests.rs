@@ -277,6 +277,52 @@ fn apply_uses_key_defaults_and_rejects_unknown_fields() {
 }
 
 #[test]
+fn an_object_of_wrong_types_loses_its_managed_fields() {
+    let reset = FieldSet::new();
+    let request = by("m", false, &reset);
+    let managed = |live: Option<&Value>, mut object: Value| {
+        gadget().manage_update(live, &mut object, &request.writer, &reset);
+        object
+    };
+    let fine = json!({"metadata": {"name": "n"}, "spec": {"size": 1}});
+    let tracked = managed(None, fine.clone());
+    assert!(!tracked.at(&["metadata", "managedFields"]).items().is_empty());
+    let mut wrong = tracked.clone();
+    wrong.set(&["spec", "size"], json!(["x"]));
+    assert!(
+        managed(Some(&tracked), wrong.clone())
+            .at(&["metadata", "managedFields"])
+            .is_null()
+    );
+    assert!(
+        managed(Some(&wrong), tracked)
+            .at(&["metadata", "managedFields"])
+            .is_null()
+    );
+}
+
+#[test]
+fn strings_with_a_format_are_any_scalar_to_apply() {
+    let reset = FieldSet::new();
+    let gadget = |format: &str| {
+        let text = json!({"type": "string", "format": format});
+        let source = json!({"type": "object", "properties": {"t": text}});
+        let gvk = GroupVersionKind::new("example.com", "v1", "Gadget");
+        KindSchema::parse(gvk, &source, &FieldPath::default())
+            .map_err(|e| aggregate(&e))
+            .unwrap()
+    };
+    let apply = |format: &str, value: Value| {
+        let patch = json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "n"}, "t": value});
+        let applied = gadget(format).apply(None, patch, &by("m", false, &reset));
+        applied.map_or_else(|e| e.message, |_| String::new())
+    };
+    assert!(apply("date-time", json!(["a"])).ends_with(".t: expected any scalar, got &{[a]}"));
+    assert_eq!(apply("date-time", json!(5)), "");
+    assert!(apply("byte", json!(5)).contains(".t: expected string, got"));
+}
+
+#[test]
 fn the_published_schema_includes_object_metadata() {
     let c = gadget().openapi(Dialect::V3).unwrap();
     assert_eq!(c.str_at(&["properties", "kind", "type"]), "string");

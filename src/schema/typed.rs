@@ -84,6 +84,7 @@ impl ApplySchema for Typed<'_> {
         match node.ty {
             // As upstream, any type; validation comes later.
             _ if node.int_or_string => Shape::Deduced,
+            Some(Type::String) if node.is_formatted => Shape::Scalar(Scalar::Untyped),
             Some(Type::String) => Shape::Scalar(Scalar::String),
             Some(Type::Integer | Type::Number) => Shape::Scalar(Scalar::Numeric),
             Some(Type::Boolean) => Shape::Scalar(Scalar::Boolean),

@@ -88,6 +88,16 @@ impl GenericServer {
         signal
     }
 
+    /// Returns the paths of this server and its delegates at each call.
+    pub(crate) fn listed_paths(&self) -> impl Fn() -> Vec<String> + Send + Sync + 'static {
+        let paths = Paths {
+            container: self.container.clone(),
+            mux: self.mux.clone(),
+            delegate: self.delegate.clone(),
+        };
+        move || paths.all()
+    }
+
     /// Finishes the server as a delegate of another one.
     pub(crate) fn into_delegate(self) -> Arc<dyn DelegationTarget> {
         Arc::new(Delegate {
@@ -105,6 +115,7 @@ impl GenericServer {
     /// Finishes the server as the head of the delegation: installs the index, version, health and metrics,
     /// and puts the filter chain in front.
     pub(crate) fn prepare(self, config: ChainConfig, livez_grace: Duration) -> Prepared {
+        let paths = self.listed_paths();
         let mut all = Contributions {
             health_checks: vec![HealthCheck::ping(), routes::log_check(), routes::loopback_check()],
             ..Contributions::default()
@@ -124,11 +135,6 @@ impl GenericServer {
         all.health_checks.push(lifecycle.shutdown_check());
 
         self.container.replace(routes::version());
-        let paths = Arc::new(Paths {
-            container: self.container.clone(),
-            mux: self.mux.clone(),
-            delegate: self.delegate.clone(),
-        });
         let grace_until = (!livez_grace.is_zero()).then(|| Instant::now() + livez_grace);
         let mut installed = health::routes(&all.health_checks, &telemetry, grace_until, &lifecycle.has_been_ready);
         installed.push(Registration::exact(
@@ -142,7 +148,7 @@ impl GenericServer {
                 registration.handler = thread.wrap(registration.handler.clone());
             }
         }
-        let index = routes::index(move || paths.all());
+        let index = routes::index(paths);
         installed.push(Registration::exact("/", false, index.clone()));
         installed.push(Registration::exact("/index.html", false, index));
         self.mux.change_all(installed, &[]);

@@ -27,6 +27,18 @@ pub fn format(t: OffsetDateTime) -> String {
     )
 }
 
+/// Formats like the `date` command, in UTC: Go's `time.UnixDate`.
+pub fn format_unix_date(t: OffsetDateTime) -> String {
+    let t = t.to_offset(time::UtcOffset::UTC);
+    let (weekday, month) = (t.weekday().to_string(), t.month().to_string());
+    let (hour, minute, second) = t.to_hms();
+    format!(
+        "{weekday:.3} {month:.3} {:2} {hour:02}:{minute:02}:{second:02} UTC {}",
+        t.day(),
+        t.year()
+    )
+}
+
 /// Formats as RFC 3339 in UTC with six fraction digits.
 pub fn format_micro(t: OffsetDateTime) -> String {
     let mut s = format(t);
@@ -263,6 +275,14 @@ pub fn go_duration(d: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unix_dates_have_a_day_of_two_columns() {
+        let date = |text| format_unix_date(parse(text).unwrap());
+        assert_eq!(date("2026-11-28T04:35:44Z"), "Sat Nov 28 04:35:44 UTC 2026");
+        assert_eq!(date("2024-02-01T00:00:09+01:00"), "Wed Jan 31 23:00:09 UTC 2024");
+        assert_eq!(date("2024-02-01T00:00:09Z"), "Thu Feb  1 00:00:09 UTC 2024");
+    }
 
     #[test]
     fn durations_parse_like_go() {

@@ -358,6 +358,11 @@ pub fn name_is_dns1035_label(name: &str, prefix: bool) -> Vec<String> {
     dns1035_label(&masked(name, prefix))
 }
 
+/// The name must be an IP address in its canonical form; a prefix never is one.
+pub fn name_is_canonical_ip(name: &str, _prefix: bool) -> Vec<String> {
+    net::canonical_ip(name)
+}
+
 /// The name check of kinds whose names only have to fit into a URL path, such as RBAC objects.
 pub fn name_is_path_segment(name: &str, prefix: bool) -> Vec<String> {
     if prefix {
@@ -370,6 +375,17 @@ pub fn name_is_path_segment(name: &str, prefix: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_are_addresses_are_in_canonical_form() {
+        assert_eq!(name_is_canonical_ip("192.0.2.1", false), [""; 0]);
+        assert_eq!(name_is_canonical_ip("192.0.2.01", false), ["must not have leading 0s"]);
+        assert_eq!(
+            name_is_canonical_ip("FD00::1", false),
+            ["must be in canonical form (\"fd00::1\")"]
+        );
+        assert!(!name_is_canonical_ip("x-", true).is_empty());
+    }
 
     #[test]
     fn labels_and_subdomains_are_distinguished() {

@@ -41,11 +41,11 @@ pub(crate) const NETWORK_POLICY: DeclarativeStrategy = DeclarativeStrategy {
     ..BASE
 };
 
-/// IPAddresses, which are named by the address itself (an IPv6 address is no DNS subdomain).
+/// IPAddresses, which are named by the address itself.
 pub(crate) const IP_ADDRESS: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::ip_address,
     validate_update: Some(check::ip_address_update),
-    rules: Rules::named(NameRule::PathSegment),
+    rules: Rules::named(NameRule::CanonicalIp),
     ..BASE
 };
 

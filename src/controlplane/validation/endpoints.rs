@@ -1,6 +1,5 @@
 //! Validation and warnings of Endpoints and EndpointSlices (upstream's `pkg/apis/discovery/validation`).
 
-use super::network::canonical_ip;
 use super::service::warnings::ip_warning;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{
@@ -188,7 +187,7 @@ fn slice_address(out: &mut ErrorList, kind: &str, text: &str, at_list: &FieldPat
     };
     // IPv6 addresses must be in canonical form.
     let messages = match kind {
-        "IPv6" => canonical_ip(text),
+        "IPv6" => net::canonical_ip(text),
         _ => net::ip_strict(text),
     };
     if !messages.is_empty() {

@@ -5,7 +5,7 @@ use super::service::warnings::cidr_warning;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, net, path_segment_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, label_selector, names, same, strings};
+use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, label_selector, same, strings};
 use crate::interrupt::checkpoint;
 
 pub(crate) fn network_policy(v: &Value, old: Option<&Value>) -> ErrorList {
@@ -177,20 +177,8 @@ fn contains(network: std::net::IpAddr, bits: u8, address: std::net::IpAddr) -> b
     }
 }
 
-/// Checks an address in canonical form, as newer API fields require.
-pub(super) fn canonical_ip(text: &str) -> Vec<String> {
-    let messages = net::ip_strict(text);
-    match net::parse_ip(text) {
-        Some(ip) if messages.is_empty() && ip.to_string() != text => {
-            vec![format!("must be in canonical form (\"{ip}\")")]
-        }
-        _ => messages,
-    }
-}
-
 pub(crate) fn ip_address(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    names(&mut out, v, canonical_ip);
     let (parent, at) = (v.at(&["spec", "parentRef"]), FieldPath::new("spec").child("parentRef"));
     if parent.is_null() {
         out.push(FieldError::required(&at, ""));
@@ -346,15 +334,6 @@ mod tests {
             [
                 "spec.egress[0].to[0].ipBlock.cidr: IPv6 CIDR value \"FD00::/64\" should be in RFC 5952 canonical format (\"fd00::/64\")"
             ]
-        );
-    }
-
-    #[test]
-    fn ip_address_name_is_validated_as_an_address() {
-        let v = json!({"metadata": {"name": "192.0.2.01"}, "spec": {}});
-        assert_eq!(
-            aggregate(&ip_address(&v)),
-            "[metadata.name: Invalid value: \"192.0.2.01\": must not have leading 0s, spec.parentRef: Required value]"
         );
     }
 

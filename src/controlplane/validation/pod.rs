@@ -149,9 +149,10 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
             &path.child("tolerations"),
             "existing toleration can not be modified except its tolerationSeconds",
         ));
+    } else {
+        // As upstream, checked a second time: `checked_spec` has already done so.
+        spec::tolerations(&mut out, new.get("spec"), &path);
     }
-    // As upstream, checked a second time: `checked_spec` has already done so.
-    spec::tolerations(&mut out, new.get("spec"), &path);
     let had = old.at(&["spec", "schedulingGates"]).items();
     let gates: Seen<&str> = had.iter().map(|g| g.str_at(&["name"])).collect();
     for (i, g) in new.at(&["spec", "schedulingGates"]).items().iter().enumerate() {
@@ -261,6 +262,22 @@ mod tests {
             errors.contains("spec.containers[0].name: Invalid value: \"A\"")
                 && errors.contains("spec.containers[0].image: Required value")
         );
+    }
+
+    #[test]
+    fn tolerations_are_checked_again_only_if_none_was_modified() {
+        let count = |old: &Value, new: &Value| {
+            let errors = aggregate(&pod_update(new, old));
+            errors
+                .matches("spec.tolerations[0].operator: Unsupported value")
+                .count()
+        };
+        let mut old = valid();
+        old.set(&["spec", "tolerations"], json!([{"key": "a", "operator": "Exists"}]));
+        let mut new = old.clone();
+        new.set(&["spec", "tolerations"], json!([{"key": "a", "operator": "Other"}]));
+        assert_eq!(count(&old, &new), 1);
+        assert_eq!(count(&valid(), &new), 2);
     }
 
     #[test]

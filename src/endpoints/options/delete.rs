@@ -1,5 +1,6 @@
 //! DeleteOptions, parsed from the body, or from the query if there is no body.
 
+use super::super::body::read_type_meta;
 use super::{Query, check, check_dry_run};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::status::{Result, Status};
@@ -22,10 +23,8 @@ impl DeleteQuery {
     /// # Errors
     /// 400 for another kind or wrong types; 422 for invalid values.
     pub(crate) fn from_body(body: &Value) -> Result<Self> {
-        if !body.is_null() && body.as_object().is_none() {
-            return Err(Status::bad_request(
-                "couldn't get version/kind; json parse error: json: the options are no object",
-            ));
+        if !body.is_null() {
+            read_type_meta(body).map_err(|why| Status::bad_request(why.to_string()))?;
         }
         let kind = body.str_at(&["kind"]);
         let version = body.str_at(&["apiVersion"]);
@@ -203,5 +202,16 @@ mod tests {
             assert_eq!(code(body.clone()), Some(400), "{body:?}");
         }
         assert_eq!(code(Value::Null), None);
+    }
+
+    #[test]
+    fn unreadable_kinds_of_options_have_the_decoders_message() {
+        let refused = |body: Value| DeleteQuery::from_body(&body).unwrap_err().message;
+        assert!(refused(crate::json!([])).contains("cannot unmarshal array into Go value of type struct {"));
+        assert!(refused(crate::json!({"kind": 5})).ends_with("number into Go struct field .kind of type string"));
+        assert_eq!(
+            refused(crate::json!({"apiVersion": "x/y/z"})),
+            "unexpected GroupVersion string: x/y/z"
+        );
     }
 }

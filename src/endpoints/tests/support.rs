@@ -150,8 +150,19 @@ pub(crate) async fn serve() -> Served {
         printable: true,
     });
     let cm = row("configmaps", "ConfigMap", "configmap", true, Arc::new(Plain));
+    // Stands for the custom resources: ConfigMaps would have a strategic merge patch.
+    let mut custom = row("customs", "ConfigMap", "custom", true, Arc::new(Plain));
+    custom.unstructured = true;
+    custom.subresources.push(Subresource {
+        name: "scale",
+        kind: GroupVersion::new("autoscaling", "v1").with_kind("Scale"),
+        verbs: Verbs::GET_PATCH_UPDATE,
+        behaviour: SubresourceBehaviour::Status,
+        printable: true,
+    });
     let resources = vec![
-        store(cm, lifecycle, engine.resource(config("configmaps"))),
+        store(cm, lifecycle.clone(), engine.resource(config("configmaps"))),
+        store(custom, lifecycle, engine.resource(config("customs"))),
         store(ns, Arc::new(AdmitAll), namespaces),
     ];
     stores.add(resources.iter().map(|(_, store)| store));

@@ -246,6 +246,77 @@ async fn all_patch_types_are_dispatched() {
 }
 
 #[tokio::test]
+async fn a_patch_to_another_kind_does_not_convert() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    let path = format!("{CMS}/a");
+    let pod = s.patch(&path, "merge-patch+json", r#"{"kind":"Pod"}"#).await;
+    assert_eq!(pod.code, 422);
+    let why = "converting (v1.Pod) to (core.ConfigMap): unknown conversion";
+    assert!(pod.message().ends_with(why), "{}", pod.text);
+}
+
+#[tokio::test]
+async fn custom_resources_refuse_strategic_merge_patches_unread() {
+    let s = serve().await;
+    for body in ["{", "[]", r#"{"data":{}}"#] {
+        let path = "/api/v1/namespaces/ns/customs/absent";
+        let refused = s.patch(path, "strategic-merge-patch+json", body).await;
+        assert_eq!(refused.code, 415, "{}", refused.text);
+        assert!(
+            refused
+                .message()
+                .ends_with("application/merge-patch+json, application/apply-patch+yaml")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_scale_of_a_custom_resource_is_of_an_unregistered_type() {
+    let s = serve().await;
+    for body in [
+        r#"{"spec":{"replicas":"x"}}"#,
+        r#"{"apiVersion":5}"#,
+        r#"{"kind":"X"}"#,
+        "{",
+    ] {
+        let refused = s.put("/api/v1/namespaces/ns/customs/a/scale", body).await;
+        assert_eq!(refused.code, 400, "{}", refused.text);
+        let start = "no kind is registered for the type v1.Scale in scheme ";
+        assert!(refused.message().starts_with(start), "{}", refused.text);
+    }
+}
+
+#[tokio::test]
+async fn options_of_deletes_precede_the_version_of_the_list() {
+    let s = serve().await;
+    let number = s.delete(&format!("{CMS}/a"), r#"{"gracePeriodSeconds":1.5}"#).await;
+    assert_eq!(
+        number.message(),
+        "json: cannot unmarshal number 1.5 into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
+    );
+    let all = format!("{CMS}?resourceVersion=x");
+    let kind = s.delete(&all, r#"{"kind":"Foo"}"#).await.message();
+    assert!(kind.starts_with("no kind \"Foo\" is registered"), "{kind}");
+    let version = s.delete(&all, "").await.message();
+    assert!(version.contains("\"x\""), "{version}");
+}
+
+#[tokio::test]
+async fn a_failed_precondition_of_a_dry_run_has_a_key_without_prefix() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    let put = |query: &'static str| {
+        let path = format!("{CMS}/a{query}");
+        let s = &s;
+        async move { s.put(&path, r#"{"metadata":{"name":"a","uid":"u"}}"#).await.message() }
+    };
+    let (stored, dry) = (put("").await, put("?dryRun=All").await);
+    assert!(stored.contains("Key: /registry/configmaps/ns/a, "), "{stored}");
+    assert!(dry.contains("Key: /configmaps/ns/a, "), "{dry}");
+}
+
+#[tokio::test]
 async fn status_subresource_updates_only_status() {
     let s = serve().await;
     let path = "/api/v1/namespaces/ns/status";

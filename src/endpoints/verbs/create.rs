@@ -89,8 +89,21 @@ pub(crate) fn note(call: &Call, object: &Value) {
     }
 }
 
+/// Upstream's text for every body that is no `Scale` of a custom resource. It wants to name the Go type, and looks it
+/// up in a scheme that has only the options of the definition (`customresource_handler.go`).
+const NO_SCALE: &str = "no kind is registered for the type v1.Scale in scheme \
+                        \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"";
+
 /// Decodes the body of a create or update into the endpoint's kind, applying `fieldValidation`.
 pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &WriteQuery) -> Result<Value> {
+    let decoded = decode_body(call, bytes, body_type, options);
+    match call.resource().unstructured && !takes_custom_resources(call) {
+        true => decoded.map_err(|_| Status::bad_request(NO_SCALE)),
+        false => decoded,
+    }
+}
+
+fn decode_body(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &WriteQuery) -> Result<Value> {
     let expected = call.kind();
     let body::Document {
         mut value,

@@ -46,7 +46,10 @@ impl Schema for VersionedSchema {
     }
 
     fn manage_update(&self, live: Option<&Value>, new: &mut Value, who: &Writer<'_>, reset: &FieldSet) {
-        managed::update_managed_fields_across(self.own().structural().typed(), live, new, who, reset, &self.across());
+        let schema = self.own().structural().typed();
+        if managed::keep_if_typed(schema, live, new) {
+            managed::update_managed_fields_across(schema, live, new, who, reset, &self.across());
+        }
     }
 
     fn apply(&self, live: Option<&Value>, patch: Value, request: &ApplyRequest<'_>) -> Result<Value> {

@@ -55,6 +55,8 @@ pub enum NameRule {
     Label1035,
     /// Any valid path segment: RBAC, CRD-like names, APIServices.
     PathSegment,
+    /// An IP address in its canonical form: IPAddresses.
+    CanonicalIp,
     /// DNS-1123 subdomain with declarative validation (ReplicationControllers, DeviceClasses), which ignores
     /// `generateName`.
     Declared,

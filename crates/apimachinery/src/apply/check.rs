@@ -12,6 +12,7 @@ use crate::interrupt::checkpoint;
 use crate::object::ObjectView;
 use crate::patch::{go_print, go_type, json_type};
 use crate::status::Status;
+use crate::time;
 use crate::value::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -23,6 +24,8 @@ struct Errors {
     lines: Vec<String>,
     size: usize,
     more: usize,
+    /// Duplicate items of sets and maps are no errors.
+    allow_duplicates: bool,
 }
 
 impl Errors {
@@ -67,6 +70,16 @@ pub(super) fn nonconformity<S: ApplySchema>(config: &Value, schema: S) -> Option
     }
 }
 
+/// True if an object has the types of its schema. Unlike a configuration, it may have duplicate items.
+pub(super) fn conforms<S: ApplySchema>(object: &Value, schema: S) -> bool {
+    let mut errors = Errors {
+        allow_duplicates: true,
+        ..Errors::default()
+    };
+    check_below(object, schema, &mut String::new(), &mut errors);
+    errors.lines.is_empty() && errors.more == 0
+}
+
 fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: &mut Errors) {
     if v.is_null() {
         return;
@@ -89,7 +102,7 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
                     // Upstream prints the type of one, and the value of the other in another form.
                     Scalar::Numeric => wrong("numeric (int or float)", go_type(v).to_owned()),
                     Scalar::Boolean => wrong("boolean", format!("&{{{}}}", go_print(v))),
-                    Scalar::Untyped => wrong("scalar", go_value(v)),
+                    Scalar::Untyped => wrong("any scalar", format!("&{{{}}}", go_print(v))),
                 });
             }
         }
@@ -112,7 +125,7 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
                 match item_element(schema, shape, item) {
                     Err(e) => errors.push(|| format!("{path}: element {i}: {e}")),
                     Ok(e) => {
-                        if seen.contains(&e) {
+                        if seen.contains(&e) && !errors.allow_duplicates {
                             errors.push(|| format!("{path}: duplicate entries for key {e}"));
                         }
                         let len = path.len();
@@ -177,6 +190,15 @@ pub fn decode_config(body: &[u8], expected: &GroupVersionKind) -> Result<(Value,
     Ok((check_config(v, expected)?, duplicates))
 }
 
+/// True if upstream can read a value as an entry of managed fields.
+fn is_entry(v: &Value) -> bool {
+    const TEXTS: [&str; 5] = ["manager", "operation", "apiVersion", "fieldsType", "subresource"];
+    let is_text = |name: &&str| v.get(name).is_null() || v.get(name).as_str().is_some();
+    let time = v.get("time");
+    let is_time = time.is_null() || time.as_str().is_some_and(|t| time::parse(t).is_ok());
+    v.as_object().is_some() && TEXTS.iter().all(is_text) && is_time
+}
+
 /// The checks of [`decode_config`] for a body that is already decoded.
 ///
 /// # Errors
@@ -199,8 +221,9 @@ pub fn check_config(v: Value, expected: &GroupVersionKind) -> Result<Value, Stat
         };
         return Err(Status::bad_request(format!("invalid object type: {shown}")));
     }
-    // What is no list is refused by its type.
-    if v.at(&["metadata", "managedFields"]).as_array().is_some() {
+    // The type of what is no list of entries is refused later, as upstream does.
+    let entries = v.at(&["metadata", "managedFields"]).as_array();
+    if entries.is_some_and(|entries| entries.iter().all(is_entry)) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     Ok(v)

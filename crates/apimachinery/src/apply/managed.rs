@@ -17,6 +17,7 @@ pub use entry::{MalformedEntry, ManagedEntry, Operation, Writer, decode};
 pub(super) use entry::{decode_owned, store};
 
 use super::changes::Changes;
+use super::check::conforms;
 use super::fieldset::{FieldSet, PathElement};
 use super::typed::{self, Comparison};
 use super::{ApplySchema, OneShape, Versions};
@@ -76,6 +77,17 @@ fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
         }
     }
     decode(live).unwrap_or_default()
+}
+
+/// True if `new` and its previous state have the types of their schema. Upstream cannot compare other objects, and stores
+/// them without managed fields (`UpdateNoErrors` in `managedfields/internal/fieldmanager.go`). Only custom resources can
+/// have a wrong type: validation skips the type of some values with a format, and definitions change.
+pub fn keep_if_typed<S: ApplySchema>(schema: S, live: Option<&Value>, new: &mut Value) -> bool {
+    let is_typed = conforms(new, schema) && live.is_none_or(|live| conforms(live, schema));
+    if !is_typed {
+        new.unset(&["metadata", "managedFields"]);
+    }
+    is_typed
 }
 
 /// Updates `metadata.managedFields` of `new` for a create (`live` is `None`), an update or a patch.

@@ -167,6 +167,17 @@ pub fn scaled(v: &Value, total: i64, round_up: bool) -> Option<i64> {
     }
 }
 
+/// Checks an address in canonical form, as newer API fields require.
+pub fn canonical_ip(text: &str) -> Vec<String> {
+    let messages = ip_strict(text);
+    match parse_ip(text) {
+        Some(ip) if messages.is_empty() && ip.to_string() != text => {
+            vec![format!("must be in canonical form (\"{ip}\")")]
+        }
+        _ => messages,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -89,11 +89,11 @@ pub(crate) fn validate_condition(c: &Value, path: &FieldPath, out: &mut ErrorLis
         out.push(FieldError::invalid(&path.child("observedGeneration"), n, why));
     }
     if c.str_at(&["lastTransitionTime"]).is_empty() {
-        out.push(FieldError::required(&path.child("lastTransitionTime"), "must be set"));
+        out.push(FieldError::required(&path.child("lastTransitionTime"), ""));
     }
     let (reason, at) = (c.str_at(&["reason"]), path.child("reason"));
     if reason.is_empty() {
-        out.push(FieldError::required(&at, "must be set"));
+        out.push(FieldError::required(&at, ""));
     } else {
         out.extend(
             condition_reason(reason)
@@ -186,7 +186,7 @@ mod tests {
                 "c[1].type: Duplicate value: \"A\"",
                 "c[1].status: Unsupported value: \"true\": supported values: \"False\", \"True\", \"Unknown\"",
                 "c[1].observedGeneration: Invalid value: -1: must be greater than or equal to zero",
-                "c[1].lastTransitionTime: Required value: must be set",
+                "c[1].lastTransitionTime: Required value",
             ]
         );
         assert!(

@@ -380,6 +380,26 @@ mod tests {
     }
 
     #[test]
+    fn errors_of_expressions_are_beside_those_of_their_fields() {
+        let v = json!({"metadata": {"name": "x"}, "spec": {
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
+            "variables": [{"name": "a", "expression": "("}, {"name": "b", "expression": ""}],
+            "validations": [{"expression": "1"}, {"expression": ""}]}});
+        let errors = policy(&v, false);
+        let fields: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let starts = [
+            "spec.variables[0].expression: Invalid value",
+            "spec.variables[1].expression: Required value",
+            "spec.validations[0].expression: Invalid value",
+            "spec.validations[1].expression: Required value",
+        ];
+        assert_eq!(fields.len(), starts.len(), "{fields:?}");
+        for (field, start) in fields.iter().zip(starts) {
+            assert!(field.starts_with(start), "{fields:?}");
+        }
+    }
+
+    #[test]
     fn mutating_policy_errors_match_the_recordings() {
         let errors = |edits: Value| {
             let mut v = json!({"metadata": {"name": "x"}, "spec": {"reinvocationPolicy": "Never",

@@ -29,8 +29,19 @@ async fn caching_depends_on_the_hash_in_the_url() {
         (wrong.status().as_u16(), wrong.headers()[LOCATION].to_str().unwrap()),
         (301, url.as_str())
     );
-    let none = get(&all, "/openapi/v3/apis/apps/v1", "").await;
-    assert!(!none.headers().contains_key(CACHE_CONTROL));
+    let empty = "/openapi/v3/apis/apps/v1?hash=";
+    for (path, accept, code) in [
+        (empty, "", 200),
+        (empty.trim_end_matches("?hash="), "", 200),
+        (url.as_str(), "text/html", 406),
+    ] {
+        let r = get(&all, path, accept).await;
+        assert_eq!(r.status().as_u16(), code, "{path} {accept}");
+        assert!(
+            !r.headers().contains_key(CACHE_CONTROL) && !r.headers().contains_key(EXPIRES),
+            "{path} {accept}"
+        );
+    }
 }
 
 #[tokio::test]

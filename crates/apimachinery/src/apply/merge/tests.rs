@@ -271,6 +271,11 @@ fn body_must_match_the_endpoints_kind() {
     ] {
         assert_eq!(read(body).unwrap_err(), want, "{body}");
     }
+    // Entries that cannot be read count as none.
+    for unreadable in ["[{time: x}]", "[{manager: 5}]", "[5]"] {
+        let body = format!("{{kind: T, apiVersion: v1, metadata: {{managedFields: {unreadable}}}}}");
+        assert!(read(&body).is_ok(), "{body}");
+    }
     assert!(
         read("{{{")
             .unwrap_err()
