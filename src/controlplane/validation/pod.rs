@@ -267,9 +267,10 @@ mod tests {
     #[test]
     fn tolerations_are_checked_again_only_if_none_was_modified() {
         let count = |old: &Value, new: &Value| {
-            let errors = aggregate(&pod_update(new, old));
-            errors
-                .matches("spec.tolerations[0].operator: Unsupported value")
+            let errors = pod_update(new, old);
+            let texts = errors.iter().map(ToString::to_string);
+            texts
+                .filter(|text| text.starts_with("spec.tolerations[0].operator: Unsupported value"))
                 .count()
         };
         let mut old = valid();

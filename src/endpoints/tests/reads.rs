@@ -204,7 +204,16 @@ async fn discovery_lists_the_resources() {
         .iter()
         .map(|r| r.str_at(&["name"]))
         .collect();
-    assert_eq!(names, ["configmaps", "namespaces", "namespaces/status"]);
+    assert_eq!(
+        names,
+        [
+            "configmaps",
+            "customs",
+            "customs/scale",
+            "namespaces",
+            "namespaces/status"
+        ]
+    );
 }
 
 #[tokio::test]
