@@ -38,6 +38,7 @@ use rustls::crypto::CryptoProvider;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
+use time::OffsetDateTime;
 use tokio::sync::mpsc;
 
 /// What every later stage of [`build`] needs: threads, metrics, the open stores and the bound port.
@@ -139,8 +140,7 @@ impl Base {
             .iter()
             .map(|f| (f.name.to_owned(), self.options.values.shown(f.name)));
         head.mux().handle("/flagz", zpages::flagz(flags.collect()));
-        let started = crate::apimachinery::time::now();
-        let listed = zpages::statusz(started, Instant::now(), head.listed_paths());
+        let listed = zpages::statusz(OffsetDateTime::now_utc(), Instant::now(), head.listed_paths());
         head.mux().handle("/statusz", listed);
     }
 }

@@ -488,6 +488,21 @@ async fn causes_of_a_refused_update_are_in_the_order_of_the_kind() {
 }
 
 #[tokio::test]
+async fn the_name_of_an_ip_address_is_checked_before_its_labels_and_spec() {
+    let r = running();
+    let address = json!({"metadata": {"name": "192.0.2.01", "labels": {"a": "!"}}, "spec": {}});
+    let store = r.plane.store("networking.k8s.io", "ipaddresses");
+    let e = store.create_value(&Context::system(""), address).await.unwrap_err();
+    let causes = e.details.unwrap().causes;
+    assert_eq!(
+        causes[0].message,
+        "Invalid value: \"192.0.2.01\": must not have leading 0s"
+    );
+    let fields: Vec<_> = causes.iter().map(|c| c.field.as_str()).collect();
+    assert_eq!(fields, ["metadata.name", "metadata.labels", "spec.parentRef"]);
+}
+
+#[tokio::test]
 async fn self_links_are_dropped_except_by_a_dry_run_of_an_update() {
     let r = running();
     let cx = Context::system("");

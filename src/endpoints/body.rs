@@ -1,11 +1,12 @@
-//! Request bodies: size limit, media type, decoding, and the checks of kind and version that precede the
-//! schema.
+//! Request bodies: size limit, media type and decoding. [`type_meta`] checks kind and version, which precede the schema.
 //!
 //! Start at [`read()`], [`body_type`] and `decode`. Type checks against the schema are the registry's.
 
 mod known;
+mod type_meta;
 
 pub(crate) use known::INTERNAL_VERSION;
+pub(crate) use type_meta::{cannot_be_handled, foreign, no_kind, not_registered, read_type_meta};
 
 use super::negotiate::Codecs;
 use crate::api;
@@ -13,8 +14,7 @@ use crate::apimachinery::codec::budget::DecodeBudget;
 use crate::apimachinery::codec::hex;
 use crate::apimachinery::codec::{cbor, json, protobuf, yaml};
 use crate::apimachinery::field::quote;
-use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
-use crate::apimachinery::patch::json_type;
+use crate::apimachinery::gvk::GroupVersionKind;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::request::Body;
@@ -22,6 +22,7 @@ use crate::request::body::CollectError;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use type_meta::{Mismatch, check_kind, check_type_meta};
 
 /// Maximum bytes of a request body.
 pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
@@ -259,97 +260,6 @@ pub(crate) fn decode(
     Ok(document)
 }
 
-enum Mismatch {
-    Unrecognized(TypeMetaError),
-    NoKind,
-    /// Another kind or version than the expected one.
-    Kind(GroupVersionKind),
-}
-
-/// Why a document's kind and version cannot be read, in the words of upstream's decoder.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum TypeMetaError {
-    /// The document is of this JSON type and not an object.
-    #[error(
-        "couldn't get version/kind; json parse error: json: cannot unmarshal {0} into Go value of type struct {{ APIVersion \
-         string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-    )]
-    NoObject(&'static str),
-    /// `apiVersion` or `kind` is of another JSON type than string.
-    #[error(
-        "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field .{member} of type \
-         string"
-    )]
-    NoString { member: &'static str, found: &'static str },
-    #[error("unexpected GroupVersion string: {0}")]
-    Version(String),
-}
-
-/// Upstream's text for a JSON object without a kind, where there is no default.
-pub(crate) fn no_kind(json: &[u8]) -> String {
-    format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(json))
-}
-
-fn check_type_meta(value: &Value, expected: &GroupVersionKind) -> std::result::Result<(), Mismatch> {
-    if value.is_null() {
-        return Err(Mismatch::NoKind);
-    }
-    let (kind, version) = read_type_meta(value).map_err(Mismatch::Unrecognized)?;
-    let kind = kind.ok_or(Mismatch::NoKind)?;
-    let version = version.unwrap_or_default();
-    if version != expected.group_version() {
-        return Err(Mismatch::Kind(version.with_kind(kind)));
-    }
-    Ok(())
-}
-
-fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Result<(), Mismatch> {
-    // Like Go's decoder, treat null as an empty object.
-    if value.is_null() {
-        *value = Value::object();
-    }
-    let (kind, version) = read_type_meta(value).map_err(Mismatch::Unrecognized)?;
-    let kind = kind.unwrap_or(&expected.kind);
-    let version = version.unwrap_or_else(|| expected.group_version());
-    if kind != expected.kind.as_str() || version != expected.group_version() {
-        return Err(Mismatch::Kind(version.with_kind(kind)));
-    }
-    let map = value.make_object();
-    map.insert("apiVersion", expected.api_version());
-    map.insert("kind", expected.kind.as_str());
-    Ok(())
-}
-
-/// The kind and the version of a document, `None` where it is missing, null or empty.
-pub(crate) fn read_type_meta(
-    document: &Value,
-) -> std::result::Result<(Option<&str>, Option<GroupVersion>), TypeMetaError> {
-    let map = document.as_object();
-    let map = map.ok_or_else(|| TypeMetaError::NoObject(json_type(document)))?;
-    for member in ["apiVersion", "kind"] {
-        if let Some(v) = map.get(member).filter(|v| !v.is_null() && v.as_str().is_none()) {
-            let found = json_type(v);
-            return Err(TypeMetaError::NoString { member, found });
-        }
-    }
-    let version = match map.str("apiVersion") {
-        "" => None,
-        text => Some(GroupVersion::parse(text).ok_or_else(|| TypeMetaError::Version(text.to_owned()))?),
-    };
-    Ok((Some(map.str("kind")).filter(|kind| !kind.is_empty()), version))
-}
-
-/// Upstream's message for a kind that is not in the scheme of the server of the expected one.
-pub(crate) fn not_registered(given: &GroupVersionKind, expected: &GroupVersionKind) -> String {
-    let scheme = known::scheme(&expected.group);
-    let version = match &*given.version {
-        INTERNAL_VERSION => format!("the internal version of group {}", quote(&given.group)),
-        _ => format!("version {}", quote(&given.api_version())),
-    };
-    let (kind, scheme) = (quote(&given.kind), quote(scheme));
-    format!("no kind {kind} is registered for {version} in scheme {scheme}")
-}
-
 /// The error of Go's decoder for a JSON or YAML body that does not fit the type.
 pub(crate) fn explained(def: &'static api::TypeDef, bytes: &[u8], body_type: BodyType) -> Option<String> {
     let error = match body_type {
@@ -382,51 +292,6 @@ fn mismatch(
             expected.api_version()
         )),
     }
-}
-
-/// Why a document of the kind `given` cannot become an object of the kind `expected`; `None` if they are versions of
-/// one kind and the document fits its own. `explain` returns the error of decoding it as its own type, which upstream
-/// does before it compares the kinds.
-pub(crate) fn foreign(
-    given: &GroupVersionKind,
-    expected: &GroupVersionKind,
-    explain: impl FnOnce(&'static api::TypeDef) -> Option<String>,
-) -> Option<String> {
-    let registered = known::is_known(given) && known::is_known(expected) && known::share_scheme(given, expected);
-    if !registered {
-        return Some(not_registered(given, expected));
-    }
-    let def = api::by_gvk(&given.group, &given.version, &given.kind);
-    if let Some(text) = def.and_then(explain) {
-        return Some(text);
-    }
-    // Upstream shows the Go package of its internal types.
-    let package = |group: &str| match group.split('.').next() {
-        None | Some("" | "events") => "core".to_owned(),
-        Some(first) => first.to_owned(),
-    };
-    let from = match &*given.version {
-        INTERNAL_VERSION => package(&given.group),
-        version => version.to_owned(),
-    };
-    (!known::same_kind(given, expected)).then(|| {
-        format!(
-            "converting ({from}.{}) to ({}.{}): unknown conversion",
-            given.kind,
-            package(&expected.group),
-            expected.kind
-        )
-    })
-}
-
-/// 400 for a document whose kind could be determined.
-pub(crate) fn cannot_be_handled(given: &GroupVersionKind, expected: &GroupVersionKind, text: &str) -> Status {
-    Status::bad_request(format!(
-        "{} in version {} cannot be handled as a {}: {text}",
-        given.kind,
-        quote(&given.version),
-        expected.kind
-    ))
 }
 
 /// The start of a body as shown in errors.

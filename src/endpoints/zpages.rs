@@ -13,6 +13,7 @@ use crate::request::{Request, Response};
 use crate::server::mux::DynHandler;
 use crate::server::respond::{self, FnHandler, TEXT};
 use crate::telemetry::process::{GIT_VERSION, GO_VERSION};
+use ::time::OffsetDateTime;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use std::collections::BTreeSet;
@@ -114,19 +115,17 @@ pub(crate) fn flagz(mut flags: Vec<(String, String)>) -> DynHandler {
 
 /// The `/statusz` page: start time, version and paths.
 pub(crate) fn statusz(
-    started: String,
+    started: OffsetDateTime,
     since: Instant,
     paths: impl Fn() -> Vec<String> + Send + Sync + 'static,
 ) -> DynHandler {
-    let paths = Arc::new(move || folders(&paths()));
-    let (shown, began) = (
-        paths.clone(),
-        time::parse(&started).map_or(started.clone(), time::format_unix_date),
-    );
+    let paths = Arc::new(move || top_level_paths(&paths()));
+    let shown = paths.clone();
+    let (start_time, start_date) = (time::format(started), time::format_unix_date(started));
     let binary = binary_version();
     let text = move || {
         format!(
-            "{}\nStarted: {began}\nUp: {}\nGo version: {GO_VERSION}\nBinary version: {binary}\nEmulation version: 1.36\n\
+            "{}\nStarted: {start_date}\nUp: {}\nGo version: {GO_VERSION}\nBinary version: {binary}\nEmulation version: 1.36\n\
              Paths: {}\n",
             header("statusz"),
             up(since.elapsed()),
@@ -134,7 +133,7 @@ pub(crate) fn statusz(
         )
     };
     page("Statusz", text, move || {
-        let mut v = json!({"startTime": started, "goVersion": GO_VERSION, "binaryVersion": binary,
+        let mut v = json!({"startTime": start_time, "goVersion": GO_VERSION, "binaryVersion": binary,
             "emulationVersion": "1.36"});
         v.set(&["uptimeSeconds"], since.elapsed().as_secs() as i64);
         v.set(&["paths"], paths());
@@ -142,8 +141,8 @@ pub(crate) fn statusz(
     })
 }
 
-/// The first segments of paths, sorted, without those of APIs and keys.
-fn folders(paths: &[String]) -> Vec<String> {
+/// The first segments of paths, sorted, without those of the APIs, OpenAPI and the keys of service accounts.
+fn top_level_paths(paths: &[String]) -> Vec<String> {
     const HIDDEN: [&str; 6] = ["", "apis", "api", "openid", "openapi", ".well-known"];
     let first = |path: &String| path.split('/').nth(1).map(str::to_owned);
     let all: BTreeSet<String> = paths.iter().filter_map(first).collect();
@@ -169,7 +168,7 @@ mod tests {
     #[test]
     fn paths_are_listed_by_their_first_segment() {
         let paths = ["/", "/apis/apps", "/livez/ping", "/livez", "/version", "/.well-known/x"].map(str::to_owned);
-        assert_eq!(folders(&paths), ["/livez", "/version"]);
+        assert_eq!(top_level_paths(&paths), ["/livez", "/version"]);
         assert!(binary_version().bytes().all(|b| b == b'.' || b.is_ascii_digit()));
     }
 

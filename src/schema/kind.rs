@@ -132,7 +132,7 @@ impl Schema for KindSchema {
     }
 
     fn manage_update(&self, live: Option<&Value>, new: &mut Value, who: &Writer<'_>, reset: &FieldSet) {
-        if managed::keep_if_typed(self.schema.typed(), live, new) {
+        if managed::discard_unless_typed(self.schema.typed(), live, new) {
             managed::update_managed_fields(self.schema.typed(), live, new, who, reset);
         }
     }

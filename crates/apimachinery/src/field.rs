@@ -198,7 +198,7 @@ pub fn quote(s: &str) -> String {
     out
 }
 
-/// Formats a string like [`quote`], in pieces, so that a writer that refuses more than it has room for ends the work.
+/// Formats a string as [`quote`] does, piece by piece, so that a bounded writer can stop it early.
 pub struct Quoted<'s>(pub &'s str);
 
 /// Length in bytes of an unescaped piece.
@@ -208,7 +208,7 @@ impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = self.0;
         f.write_char('"')?;
-        // What is not written yet starts here, and is written as it is.
+        // Where the pending text that needs no escape starts.
         let mut plain = 0;
         for (at, c) in s.char_indices() {
             let escape = go_escape(c);

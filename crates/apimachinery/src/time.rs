@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unix_dates_have_a_day_of_two_columns() {
+    fn unix_dates_pad_the_day_with_a_space() {
         let date = |text| format_unix_date(parse(text).unwrap());
         assert_eq!(date("2026-11-28T04:35:44Z"), "Sat Nov 28 04:35:44 UTC 2026");
         assert_eq!(date("2024-02-01T00:00:09+01:00"), "Wed Jan 31 23:00:09 UTC 2024");

@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_addresses_are_in_canonical_form() {
+    fn ip_address_names_must_be_canonical() {
         assert_eq!(name_is_canonical_ip("192.0.2.1", false), [""; 0]);
         assert_eq!(name_is_canonical_ip("192.0.2.01", false), ["must not have leading 0s"]);
         assert_eq!(

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_kinds_of_options_have_the_decoders_message() {
+    fn malformed_delete_options_get_the_decoders_message() {
         let refused = |body: Value| DeleteQuery::from_body(&body).unwrap_err().message;
         assert!(refused(crate::json!([])).contains("cannot unmarshal array into Go value of type struct {"));
         assert!(refused(crate::json!({"kind": 5})).ends_with("number into Go struct field .kind of type string"));

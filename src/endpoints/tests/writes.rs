@@ -257,7 +257,7 @@ async fn a_patch_to_another_kind_does_not_convert() {
 }
 
 #[tokio::test]
-async fn custom_resources_refuse_strategic_merge_patches_unread() {
+async fn strategic_merge_patches_of_custom_resources_are_refused_before_decoding() {
     let s = serve().await;
     for body in ["{", "[]", r#"{"data":{}}"#] {
         let path = "/api/v1/namespaces/ns/customs/absent";
@@ -272,7 +272,7 @@ async fn custom_resources_refuse_strategic_merge_patches_unread() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_scale_of_a_custom_resource_is_of_an_unregistered_type() {
+async fn undecodable_scales_of_custom_resources_report_an_unregistered_type() {
     let s = serve().await;
     for body in [
         r#"{"spec":{"replicas":"x"}}"#,
@@ -288,7 +288,7 @@ async fn a_body_that_is_no_scale_of_a_custom_resource_is_of_an_unregistered_type
 }
 
 #[tokio::test]
-async fn options_of_deletes_precede_the_version_of_the_list() {
+async fn delete_options_are_checked_before_the_resource_version() {
     let s = serve().await;
     let number = s.delete(&format!("{CMS}/a"), r#"{"gracePeriodSeconds":1.5}"#).await;
     assert_eq!(
@@ -303,7 +303,7 @@ async fn options_of_deletes_precede_the_version_of_the_list() {
 }
 
 #[tokio::test]
-async fn a_failed_precondition_of_a_dry_run_has_a_key_without_prefix() {
+async fn failed_preconditions_of_dry_runs_name_keys_without_the_storage_prefix() {
     let s = serve().await;
     s.config_map("a", "1").await;
     let put = |query: &'static str| {

@@ -89,8 +89,8 @@ pub(crate) fn note(call: &Call, object: &Value) {
     }
 }
 
-/// Upstream's text for every body that is no `Scale` of a custom resource. It wants to name the Go type, and looks it
-/// up in a scheme that has only the options of the definition (`customresource_handler.go`).
+/// Upstream's message for every body that does not decode to the `Scale` of a custom resource: the decoder looks up the
+/// name of the Go type in a scheme that does not contain it (`customresource_handler.go`).
 const NO_SCALE: &str = "no kind is registered for the type v1.Scale in scheme \
                         \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"";
 

@@ -47,7 +47,7 @@ impl Schema for VersionedSchema {
 
     fn manage_update(&self, live: Option<&Value>, new: &mut Value, who: &Writer<'_>, reset: &FieldSet) {
         let schema = self.own().structural().typed();
-        if managed::keep_if_typed(schema, live, new) {
+        if managed::discard_unless_typed(schema, live, new) {
             managed::update_managed_fields_across(schema, live, new, who, reset, &self.across());
         }
     }

@@ -125,14 +125,16 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
                 match item_element(schema, shape, item) {
                     Err(e) => errors.push(|| format!("{path}: element {i}: {e}")),
                     Ok(e) => {
-                        if seen.contains(&e) && !errors.allow_duplicates {
+                        if seen.contains(&e) {
                             errors.push(|| format!("{path}: duplicate entries for key {e}"));
                         }
                         let len = path.len();
                         let _ = write!(path, "{e}");
                         check_below(item, of, path, errors);
                         path.truncate(len);
-                        seen.insert(e);
+                        if !errors.allow_duplicates {
+                            seen.insert(e);
+                        }
                     }
                 }
             }
@@ -190,7 +192,7 @@ pub fn decode_config(body: &[u8], expected: &GroupVersionKind) -> Result<(Value,
     Ok((check_config(v, expected)?, duplicates))
 }
 
-/// True if upstream can read a value as an entry of managed fields.
+/// True if upstream's decoder accepts a value as an entry of managed fields, whatever its fields are.
 fn is_entry(v: &Value) -> bool {
     const TEXTS: [&str; 5] = ["manager", "operation", "apiVersion", "fieldsType", "subresource"];
     let is_text = |name: &&str| v.get(name).is_null() || v.get(name).as_str().is_some();
@@ -221,7 +223,7 @@ pub fn check_config(v: Value, expected: &GroupVersionKind) -> Result<Value, Stat
         };
         return Err(Status::bad_request(format!("invalid object type: {shown}")));
     }
-    // The type of what is no list of entries is refused later, as upstream does.
+    // Anything but a list of entries is refused later, by its type, as upstream does.
     let entries = v.at(&["metadata", "managedFields"]).as_array();
     if entries.is_some_and(|entries| entries.iter().all(is_entry)) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));

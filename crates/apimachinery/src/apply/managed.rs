@@ -79,10 +79,11 @@ fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
     decode(live).unwrap_or_default()
 }
 
-/// True if `new` and its previous state have the types of their schema. Upstream cannot compare other objects, and stores
-/// them without managed fields (`UpdateNoErrors` in `managedfields/internal/fieldmanager.go`). Only custom resources can
-/// have a wrong type: validation skips the type of some values with a format, and definitions change.
-pub fn keep_if_typed<S: ApplySchema>(schema: S, live: Option<&Value>, new: &mut Value) -> bool {
+/// Discards the managed fields of `new`, and returns false, unless it and its previous state have the types of their
+/// schema: upstream cannot compare other objects, and stores them without managed fields (`UpdateNoErrors` in
+/// `managedfields/internal/fieldmanager.go`). Only custom resources can have a wrong type: validation skips the type of
+/// some values with a format, and definitions change.
+pub fn discard_unless_typed<S: ApplySchema>(schema: S, live: Option<&Value>, new: &mut Value) -> bool {
     let is_typed = conforms(new, schema) && live.is_none_or(|live| conforms(live, schema));
     if !is_typed {
         new.unset(&["metadata", "managedFields"]);

@@ -67,13 +67,13 @@ const MAX_VERBS: usize = 100;
 const MAX_TEXT: usize = 32 * 1024;
 /// Length in bytes after which the text of one rule ends. A hundred verbs of 30 bytes fit.
 const MAX_LINE: usize = 4 * 1024;
-/// Strings in the held rules and single grants in the new ones up to which they are compared inline; more of them are
-/// compared on the compute pool.
+/// Number of strings in the held rules, and of strings and single grants in the new ones, up to which they are compared
+/// inline; larger sets are compared on the compute pool.
 const FEW: usize = 300;
 /// The bytes that a comparison allocates, as an estimate.
 const MEMORY: usize = 1 << 20;
 
-/// A text that refuses what exceeds [`MAX_LINE`], which ends the formatting of a rule with long strings.
+/// A writer that fails beyond [`MAX_LINE`] bytes, which stops the formatting of a rule with long strings.
 struct Line(String);
 
 impl fmt::Write for Line {
@@ -144,8 +144,8 @@ impl EscalationGuard {
         let held = self.roles.held(&cx.user, namespace).await;
         let (held, errors) = held.map_err(Status::internal)?;
         let held_strings = held.iter().flat_map(|role| role.rules.iter()).map(PolicyRule::weight);
-        let single_grants = granted.iter().map(|rule| rule.weight().saturating_add(rule.grants()));
-        let small = held_strings.chain(single_grants).fold(0, usize::saturating_add) <= FEW;
+        let strings_and_grants = granted.iter().map(|rule| rule.weight().saturating_add(rule.grants()));
+        let small = held_strings.chain(strings_and_grants).fold(0, usize::saturating_add) <= FEW;
         let compare = move || {
             let held = HeldRules::of(held.iter().flat_map(|role| role.rules.iter()));
             let missing = held.missing(&granted)?;

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_expressions_are_beside_those_of_their_fields() {
+    fn expression_errors_are_in_field_order() {
         let v = json!({"metadata": {"name": "x"}, "spec": {
             "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
             "variables": [{"name": "a", "expression": "("}, {"name": "b", "expression": ""}],

@@ -63,16 +63,15 @@ impl MemberMasks {
 
     /// Adds a member that is not there, and returns its position.
     fn push(&mut self, name: &str) -> usize {
+        let at = self.list.len();
         self.list.push((Str::new(name), Mask::default()));
-        let unindexed = match self.list.len() {
-            n if n <= FEW_MEMBERS => n,
-            n if n == FEW_MEMBERS + 1 => 0,
-            n => n - 1,
-        };
-        let new = self.list.iter().enumerate().skip(unindexed);
-        self.index
-            .extend(new.map(|(at, (name, _))| (Box::from(name.as_bytes()), at)));
-        self.list.len() - 1
+        if at >= FEW_MEMBERS {
+            let indexed = self.index.len();
+            let unindexed = self.list.iter().enumerate().skip(indexed);
+            self.index
+                .extend(unindexed.map(|(at, (name, _))| (Box::from(name.as_bytes()), at)));
+        }
+        at
     }
 }
 

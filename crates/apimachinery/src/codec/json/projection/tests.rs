@@ -89,7 +89,7 @@ fn tree() -> impl Strategy<Value = Value> {
 }
 
 #[test]
-fn masks_of_any_number_of_members_find_them() {
+fn members_are_found_in_masks_of_any_size() {
     for count in [FEW_MEMBERS - 1, FEW_MEMBERS, FEW_MEMBERS + 1, 1_000] {
         let names: Vec<String> = (0..count).map(|i| format!("m{}", i * 7 % 1_009)).collect();
         let mut mask = Mask::default();

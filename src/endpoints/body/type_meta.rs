@@ -1,0 +1,150 @@
+//! The kind and the version that a document names: reading them, comparing them with the endpoint's, and upstream's errors.
+//!
+//! Start at [`read_type_meta`]; [`check_kind`] and [`check_type_meta`] compare.
+
+use super::known::{self, INTERNAL_VERSION};
+use crate::api;
+use crate::apimachinery::field::quote;
+use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
+use crate::apimachinery::patch::json_type;
+use crate::apimachinery::status::Status;
+use crate::apimachinery::value::Value;
+
+/// Why a document is not of the expected kind and version.
+pub(super) enum Mismatch {
+    Unrecognized(TypeMetaError),
+    NoKind,
+    /// Another kind or version than the expected one.
+    Kind(GroupVersionKind),
+}
+
+/// Why a document's kind and version cannot be read, in the words of upstream's decoder.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TypeMetaError {
+    /// The document is of this JSON type and not an object.
+    #[error(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {0} into Go value of type struct {{ APIVersion \
+         string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )]
+    NoObject(&'static str),
+    /// `apiVersion` or `kind` is of another JSON type than string.
+    #[error(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field .{member} of type \
+         string"
+    )]
+    NoString { member: &'static str, found: &'static str },
+    #[error("unexpected GroupVersion string: {0}")]
+    Version(String),
+}
+
+/// Upstream's text for a JSON object without a kind, where there is no default.
+pub(crate) fn no_kind(json: &[u8]) -> String {
+    format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(json))
+}
+
+/// Checks that a document has a kind, and the expected version.
+pub(super) fn check_type_meta(value: &Value, expected: &GroupVersionKind) -> std::result::Result<(), Mismatch> {
+    if value.is_null() {
+        return Err(Mismatch::NoKind);
+    }
+    let (kind, version) = read_type_meta(value).map_err(Mismatch::Unrecognized)?;
+    let kind = kind.ok_or(Mismatch::NoKind)?;
+    let version = version.unwrap_or_default();
+    if version != expected.group_version() {
+        return Err(Mismatch::Kind(version.with_kind(kind)));
+    }
+    Ok(())
+}
+
+/// Checks that a document has the expected kind and version, and fills in what is missing.
+pub(super) fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std::result::Result<(), Mismatch> {
+    // Like Go's decoder, treat null as an empty object.
+    if value.is_null() {
+        *value = Value::object();
+    }
+    let (kind, version) = read_type_meta(value).map_err(Mismatch::Unrecognized)?;
+    let kind = kind.unwrap_or(&expected.kind);
+    let version = version.unwrap_or_else(|| expected.group_version());
+    if kind != expected.kind.as_str() || version != expected.group_version() {
+        return Err(Mismatch::Kind(version.with_kind(kind)));
+    }
+    let map = value.make_object();
+    map.insert("apiVersion", expected.api_version());
+    map.insert("kind", expected.kind.as_str());
+    Ok(())
+}
+
+/// The kind and the version of a document, `None` where it is missing, null or empty.
+pub(crate) fn read_type_meta(
+    document: &Value,
+) -> std::result::Result<(Option<&str>, Option<GroupVersion>), TypeMetaError> {
+    let map = document.as_object();
+    let map = map.ok_or_else(|| TypeMetaError::NoObject(json_type(document)))?;
+    for member in ["apiVersion", "kind"] {
+        if let Some(v) = map.get(member).filter(|v| !v.is_null() && v.as_str().is_none()) {
+            let found = json_type(v);
+            return Err(TypeMetaError::NoString { member, found });
+        }
+    }
+    let version = match map.str("apiVersion") {
+        "" => None,
+        text => Some(GroupVersion::parse(text).ok_or_else(|| TypeMetaError::Version(text.to_owned()))?),
+    };
+    Ok((Some(map.str("kind")).filter(|kind| !kind.is_empty()), version))
+}
+
+/// Upstream's message for a kind that is not in the scheme of the server of the expected one.
+pub(crate) fn not_registered(given: &GroupVersionKind, expected: &GroupVersionKind) -> String {
+    let scheme = known::scheme(&expected.group);
+    let version = match &*given.version {
+        INTERNAL_VERSION => format!("the internal version of group {}", quote(&given.group)),
+        _ => format!("version {}", quote(&given.api_version())),
+    };
+    let (kind, scheme) = (quote(&given.kind), quote(scheme));
+    format!("no kind {kind} is registered for {version} in scheme {scheme}")
+}
+
+/// Why a document of the kind `given` cannot become an object of the kind `expected`; `None` if they are versions of
+/// one kind and the document fits its own. `explain` returns the error of decoding it as its own type, which upstream
+/// does before it compares the kinds.
+pub(crate) fn foreign(
+    given: &GroupVersionKind,
+    expected: &GroupVersionKind,
+    explain: impl FnOnce(&'static api::TypeDef) -> Option<String>,
+) -> Option<String> {
+    let registered = known::is_known(given) && known::is_known(expected) && known::share_scheme(given, expected);
+    if !registered {
+        return Some(not_registered(given, expected));
+    }
+    let def = api::by_gvk(&given.group, &given.version, &given.kind);
+    if let Some(text) = def.and_then(explain) {
+        return Some(text);
+    }
+    // Upstream shows the Go package of its internal types.
+    let package = |group: &str| match group.split('.').next() {
+        None | Some("" | "events") => "core".to_owned(),
+        Some(first) => first.to_owned(),
+    };
+    let from = match &*given.version {
+        INTERNAL_VERSION => package(&given.group),
+        version => version.to_owned(),
+    };
+    (!known::same_kind(given, expected)).then(|| {
+        format!(
+            "converting ({from}.{}) to ({}.{}): unknown conversion",
+            given.kind,
+            package(&expected.group),
+            expected.kind
+        )
+    })
+}
+
+/// 400 for a document whose kind could be determined.
+pub(crate) fn cannot_be_handled(given: &GroupVersionKind, expected: &GroupVersionKind, text: &str) -> Status {
+    Status::bad_request(format!(
+        "{} in version {} cannot be handled as a {}: {text}",
+        given.kind,
+        quote(&given.version),
+        expected.kind
+    ))
+}
