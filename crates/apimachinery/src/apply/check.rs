@@ -195,6 +195,7 @@ pub fn decode_config(body: &[u8], expected: &GroupVersionKind) -> Result<(Value,
 /// True if upstream's decoder accepts a value as an entry of managed fields, whatever its fields are.
 fn is_entry(v: &Value) -> bool {
     const TEXTS: [&str; 5] = ["manager", "operation", "apiVersion", "fieldsType", "subresource"];
+    checkpoint();
     let is_text = |name: &&str| v.get(name).is_null() || v.get(name).as_str().is_some();
     let time = v.get("time");
     let is_time = time.is_null() || time.as_str().is_some_and(|t| time::parse(t).is_ok());
