@@ -25,7 +25,7 @@ pub(crate) mod webhook;
 pub(crate) use attributes::{Attributes, Operation};
 pub(crate) use chain::Chain;
 pub(crate) use configuration::Configuration;
-pub(crate) use object_lookup::{Cluster, ObjectLookup};
+pub(crate) use object_lookup::{Cluster, ObjectLookup, Wanted};
 pub(crate) use refusal::forbidden;
 pub(crate) use reinvocation::Reinvocation;
 pub(crate) use timed::{Phases, Timed, TimedSteps};

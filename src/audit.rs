@@ -22,6 +22,8 @@ pub(crate) use policy::{Stage, Verdict};
 use crate::request::{RequestInfo, UserInfo};
 use crate::tasks::TaskGroup;
 use crate::telemetry::audit::AuditMetrics;
+use response::ResponseLimits;
+use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -35,6 +37,7 @@ pub(crate) struct Audit {
     backends: Vec<Backend>,
     metrics: AuditMetrics,
     tasks: TaskGroup,
+    response_limits: ResponseLimits,
 }
 
 /// Completion of an event in the blocking backends. Dropping it does not cancel the writes.
@@ -50,6 +53,19 @@ impl Audit {
             backends,
             metrics,
             tasks,
+            response_limits: ResponseLimits::default(),
+        }
+    }
+
+    /// The limits on recorded response objects.
+    pub(crate) fn response_limits(&self) -> &ResponseLimits {
+        &self.response_limits
+    }
+
+    /// Submits an event later, from a task.
+    pub(crate) fn defer(&self, submit: impl Future<Output = ()> + Send + 'static) {
+        if !self.tasks.spawn("audit event", submit) {
+            self.metrics.failed("deferred", 1);
         }
     }
 

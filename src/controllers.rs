@@ -32,6 +32,7 @@ mod selection;
 mod service_account;
 mod service_cidrs;
 mod service_endpoints;
+mod sized;
 mod stale_tokens;
 mod term;
 mod volumes;

@@ -10,10 +10,12 @@
 //! evaluates the CEL rules. `limits` bounds what a schema may cost.
 
 mod compile;
+mod cost;
 mod defaulting;
 mod defaults;
 pub(crate) mod definition;
 mod embedded;
+mod enumeration;
 mod field_path;
 pub(crate) mod format;
 mod keywords;
@@ -33,11 +35,13 @@ mod validate;
 
 pub(crate) use format::is_absolute_url;
 pub(crate) use kind::{KindSchema, SchemaStrategy};
+pub(crate) use pattern::PatternCache;
 pub(crate) use typed::Typed;
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath};
 use crate::apimachinery::value::{Str, Value};
+use enumeration::Enumeration;
 use format::FormatCheck;
 use pattern::Pattern;
 use rules::Ruleset;
@@ -48,6 +52,8 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub struct StructuralSchema {
     root: Node,
+    /// True if validating or defaulting a small object may take long.
+    is_costly: bool,
     /// Set once the rules are compiled.
     prepared: OnceLock<()>,
 }
@@ -108,6 +114,8 @@ struct Node {
     rules: Option<Box<Ruleset>>,
     /// True if this schema or one in it, apart from those in junctors, has rules.
     has_rules: bool,
+    /// True if this schema or one in it, apart from those in junctors, is one of embedded objects.
+    has_embedded: bool,
     /// Boxed to keep nodes small; most have none.
     checks: Option<Box<Checks>>,
 }
@@ -138,7 +146,7 @@ enum ListKind {
 /// Constraints on a value in addition to its type.
 #[derive(Debug, std::default::Default)]
 struct Checks {
-    enumeration: Box<[Value]>,
+    enumeration: Option<Box<Enumeration>>,
     minimum: Option<Bound>,
     maximum: Option<Bound>,
     multiple_of: Option<f64>,
@@ -229,7 +237,15 @@ impl StructuralSchema {
     /// # Errors
     /// The schema exceeds a limit.
     pub fn compile(schema: &Value) -> Result<Self, CompileError> {
-        compile::root(schema).map(Self::of)
+        Self::compile_with(schema, &Arc::default())
+    }
+
+    /// As [`compile`](Self::compile), with a cache of compiled patterns that schemas share.
+    ///
+    /// # Errors
+    /// The schema exceeds a limit.
+    pub(crate) fn compile_with(schema: &Value, cache: &Arc<PatternCache>) -> Result<Self, CompileError> {
+        compile::root(schema, cache).map(Self::of)
     }
 
     /// As [`compile`](Self::compile), from JSON.
@@ -295,6 +311,12 @@ impl StructuralSchema {
         errors
     }
 
+    /// True if defaulting or validating an object of some kilobytes may take long because of the schema, or
+    /// its CEL rules.
+    pub(crate) fn is_costly(&self) -> bool {
+        self.is_costly || self.has_rules()
+    }
+
     /// True if there are CEL rules.
     pub fn has_rules(&self) -> bool {
         self.root.has_rules
@@ -339,11 +361,20 @@ impl StructuralSchema {
             rules::programs::prepare(&self.root);
             let _ = self.prepared.set(());
         }
-        rules::evaluate::run(&self.root, object, old, &FieldPath::default(), old.is_some())
+        let mut budget = rules::evaluate::Budget::new();
+        rules::evaluate::run(
+            &self.root,
+            object,
+            old,
+            &FieldPath::default(),
+            old.is_some(),
+            &mut budget,
+        )
     }
 
     fn of(root: Node) -> Self {
         Self {
+            is_costly: cost::is_costly(&root),
             root,
             prepared: OnceLock::new(),
         }

@@ -17,9 +17,11 @@ pub(crate) mod encryption;
 pub(crate) mod entry;
 pub(crate) mod etcd;
 pub(crate) mod event_type;
+pub(crate) mod extracted_fields;
 pub(crate) mod interface;
 mod large;
 pub(crate) mod revision;
+pub(crate) mod select;
 pub(crate) mod stored_json;
 pub(crate) mod transform;
 mod undecodable;
@@ -32,9 +34,10 @@ pub(crate) use encoding_cache::EncodingKey;
 pub use entry::{Draft, Entry};
 pub use event_type::EventType;
 pub use interface::{
-    ContinueToken, Error, ListOptions, MinRevision, Precondition, Predicate, Storage, VersionMatch, Watch, WatchItem,
-    WatchOptions,
+    ContinueToken, Error, ListOptions, MinRevision, Precondition, Storage, VersionMatch, Watch, WatchItem, WatchOptions,
 };
-pub(crate) use interface::{Event, Listing, Select};
+pub(crate) use interface::{Event, Listing};
 pub use revision::Revision;
+pub use select::Predicate;
+pub(crate) use select::Select;
 pub use undecodable::Undecodable;

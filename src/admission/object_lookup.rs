@@ -5,9 +5,12 @@
 use super::versions::{ServedKind, Versions};
 use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::gvk::GroupVersionResource;
+use crate::apimachinery::selector::labels::LabelSelector;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
+use crate::interrupt::checkpoint;
 use crate::storage::{Entry, Error, ListOptions, MinRevision, Predicate, Storage, VersionMatch};
+use crate::tasks::compute;
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -30,6 +33,15 @@ pub(crate) trait Cluster: Versions {
 /// Reads of other stored objects. Clones share the cluster.
 #[derive(Clone)]
 pub(crate) struct ObjectLookup(Arc<dyn Cluster>);
+
+/// Which objects are looked up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted<'a> {
+    /// The one with this name.
+    Name(&'a str),
+    /// All whose labels match.
+    Labels(&'a LabelSelector),
+}
 
 /// Storage key of an object below its resource's prefix; `namespace` is empty for cluster scope.
 fn key(namespace: &str, name: &str) -> String {
@@ -81,9 +93,9 @@ impl ObjectLookup {
         &self,
         of: &GroupVersionResource,
         namespace: &str,
-        name: Option<&str>,
+        wanted: Wanted<'_>,
     ) -> Result<Vec<Value>> {
-        self.0.objects(of, namespace, name).await
+        self.0.objects(of, namespace, wanted).await
     }
 
     /// As [`Versions::complete`].
@@ -146,7 +158,10 @@ impl ObjectLookup {
             return Ok(None);
         };
         let found = Self::cached_entry(&storage, &key(namespace, name)).await;
-        Ok(found.map_err(Status::internal)?.map(|entry| entry.decode()))
+        Ok(match found.map_err(Status::internal)? {
+            Some(entry) => Some(Self::decoded(&entry).await),
+            None => None,
+        })
     }
 
     /// As [`get_cached`](Self::get_cached), of a storage and without decoding.
@@ -187,7 +202,7 @@ impl ObjectLookup {
             ..Self::acknowledged_in("", &storage)
         };
         let entries = storage.list(options).await.map_err(Status::internal)?.entries;
-        Ok(entries.iter().map(|entry| entry.decode()).collect())
+        Ok(Self::all_decoded(&entries).await)
     }
 
     /// Lists the cached objects of a namespace (of all namespaces if empty), in key order.
@@ -195,8 +210,7 @@ impl ObjectLookup {
     /// # Errors
     /// 500 if the storage fails.
     pub(crate) async fn list(&self, group: &str, resource: &str, namespace: &str) -> Result<Vec<Value>> {
-        let entries = self.list_entries(group, resource, namespace).await?;
-        Ok(entries.iter().map(|entry| entry.decode()).collect())
+        Ok(Self::all_decoded(&self.list_entries(group, resource, namespace).await?).await)
     }
 
     /// As [`list`](Self::list), without decoding.
@@ -209,21 +223,40 @@ impl ObjectLookup {
         Ok(listing.map_err(Status::internal)?.entries)
     }
 
-    /// The cached objects of a storage that this process has acknowledged: of a namespace, of all if it is
-    /// empty, or the one with a name.
+    /// The cached objects of a storage that this process has acknowledged and `wanted` selects, in a namespace,
+    /// or in all if it is empty. Others are not decoded.
     ///
     /// # Errors
     /// The error of the storage.
     pub(crate) async fn objects_in(
         storage: &Arc<dyn Storage>,
         namespace: &str,
-        name: Option<&str>,
+        wanted: Wanted<'_>,
     ) -> std::result::Result<Vec<Value>, Error> {
-        let entries = match name {
-            Some(name) => Vec::from_iter(Self::cached_entry(storage, &key(namespace, name)).await?),
-            None => storage.list(Self::acknowledged_in(namespace, storage)).await?.entries,
+        let entries = match wanted {
+            Wanted::Name(name) => Vec::from_iter(Self::cached_entry(storage, &key(namespace, name)).await?),
+            Wanted::Labels(selector) => {
+                let mut entries = storage.list(Self::acknowledged_in(namespace, storage)).await?.entries;
+                entries.retain(|entry| selector.matches(&|label| entry.label(label)));
+                entries
+            }
         };
-        Ok(entries.iter().map(|entry| entry.decode()).collect())
+        Ok(Self::all_decoded(&entries).await)
+    }
+
+    /// Decodes an entry, off the reactor if it is large.
+    pub(crate) async fn decoded(entry: &Entry) -> Value {
+        compute::leave_reactor_to_decode(entry.json.len()).await;
+        entry.decode()
+    }
+
+    async fn all_decoded(entries: &[Arc<Entry>]) -> Vec<Value> {
+        compute::leave_reactor_to_decode(entries.iter().map(|entry| entry.json.len()).sum()).await;
+        let decode = |entry: &Arc<Entry>| {
+            checkpoint();
+            entry.decode()
+        };
+        entries.iter().map(decode).collect()
     }
 
     fn acknowledged_in(namespace: &str, storage: &Arc<dyn Storage>) -> ListOptions {

@@ -1,6 +1,6 @@
 //! Test support: an immutable in-memory cluster, and requests to send to plugins.
 
-use super::{Admission, Attributes, Cluster, ObjectLookup, Operation, ServedKind, Versions};
+use super::{Admission, Attributes, Cluster, ObjectLookup, Operation, ServedKind, Versions, Wanted};
 use crate::api::apply_schema::ApplyType;
 use crate::api::{by_gvk, decode};
 use crate::apimachinery::apply::{self, OverlayError};
@@ -106,10 +106,10 @@ impl Versions for Stored {
         Ok(object)
     }
 
-    async fn objects(&self, of: &GroupVersionResource, namespace: &str, name: Option<&str>) -> Result<Vec<Value>> {
+    async fn objects(&self, of: &GroupVersionResource, namespace: &str, wanted: Wanted<'_>) -> Result<Vec<Value>> {
         let storage = self.storage(&of.group, &of.resource);
         let storage = storage.ok_or_else(|| Status::internal("this resource is not served"))?;
-        let found = ObjectLookup::objects_in(&storage, namespace, name).await;
+        let found = ObjectLookup::objects_in(&storage, namespace, wanted).await;
         found.map_err(Status::internal)
     }
 

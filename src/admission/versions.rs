@@ -1,7 +1,7 @@
 //! [`Versions`]: the versions in which a resource is served, and the conversion of the objects of a write
 //! between them. The registry implements it.
 
-use super::Attributes;
+use super::{Attributes, Wanted};
 use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::Result;
@@ -30,12 +30,12 @@ pub(crate) trait Versions: Send + Sync + 'static {
     /// 500 if it cannot be converted.
     async fn convert(&self, object: Value, from: &GroupVersionResource, to: &GroupVersionResource) -> Result<Value>;
 
-    /// The stored objects of a resource in a served version: of a namespace, of all if it is empty, or the
-    /// one with a name. Includes every write that this process has acknowledged.
+    /// The stored objects of a resource in a served version that `wanted` selects, in a namespace, or in all if
+    /// it is empty. Includes every write that this process has acknowledged.
     ///
     /// # Errors
     /// 500 if the resource is not served in that version or the storage fails.
-    async fn objects(&self, of: &GroupVersionResource, namespace: &str, name: Option<&str>) -> Result<Vec<Value>>;
+    async fn objects(&self, of: &GroupVersionResource, namespace: &str, wanted: Wanted<'_>) -> Result<Vec<Value>>;
 
     /// Decodes and defaults an object that a plugin has changed in any way. Unknown fields are dropped; those
     /// of built-in kinds are returned, as `unknown field "spec.x"`.

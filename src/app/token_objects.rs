@@ -6,8 +6,14 @@ use crate::authn::service_account::{ObjectReader, ResolvedObject, Unreadable};
 use crate::registry::StoreLookup;
 use crate::registry::strategy::Context;
 use crate::storage::{Entry, MinRevision, Storage};
+use crate::tasks::{compute, off_thread};
 use async_trait::async_trait;
 use std::sync::Arc;
+
+/// The compute pool is full or stopped the work.
+#[derive(Debug, thiserror::Error)]
+#[error("too many requests, please try again later")]
+struct NotDecoded;
 
 /// Reads and writes through the stores.
 pub(crate) struct TokenObjects(pub StoreLookup);
@@ -50,8 +56,18 @@ impl ObjectReader for TokenObjects {
         let storage = store.storage().clone();
         let key = store.resource().key(namespace, name);
         let found = storage.get(&key, MinRevision::Latest).await;
-        Ok(found.map_err(|e| Unreadable(e.into()))?.map(|entry| ResolvedObject {
-            object: entry.decode(),
+        let Some(entry) = found.map_err(|e| Unreadable(e.into()))? else {
+            return Ok(None);
+        };
+        let object = if compute::is_heavy(entry.json.len()) {
+            let entry = Arc::clone(&entry);
+            let decoded = off_thread(entry.json.len() * 8, move || entry.decode()).await;
+            decoded.ok_or_else(|| Unreadable(NotDecoded.into()))?
+        } else {
+            entry.decode()
+        };
+        Ok(Some(ResolvedObject {
+            object,
             dependency: Arc::new(EntryUnchanged { storage, entry }),
         }))
     }

@@ -8,9 +8,80 @@ use crate::apimachinery::value::Value;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use std::io::Read;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Maximum size of a recorded response body in bytes. The event of a larger one is marked as truncated.
 pub(crate) const MAX_BYTES: usize = 10 << 20;
+
+/// Responses that are decoded at a time.
+const MAX_DECODING: usize = 2;
+/// Kilobytes of streamed responses that are copied at a time.
+const MAX_COPIED_KB: usize = 64 << 10;
+
+/// Bounds what recording response objects costs: a copy of a stream, and the tree that it is decoded to, take
+/// many times its size.
+pub(crate) struct ResponseLimits {
+    decoding: Arc<Semaphore>,
+    copied: Arc<Semaphore>,
+}
+
+impl Default for ResponseLimits {
+    fn default() -> Self {
+        Self {
+            decoding: Arc::new(Semaphore::new(MAX_DECODING)),
+            copied: Arc::new(Semaphore::new(MAX_COPIED_KB)),
+        }
+    }
+}
+
+impl ResponseLimits {
+    /// Waits for a turn to decode a large response.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        self.decoding.clone().acquire_owned().await.ok()
+    }
+
+    /// The share of a new copy, which is empty.
+    pub(crate) fn copy(&self) -> CopiedBytes {
+        CopiedBytes {
+            copied: self.copied.clone(),
+            permits: None,
+        }
+    }
+}
+
+/// The share of one copy in the limit on all copies. Released when dropped.
+pub(crate) struct CopiedBytes {
+    copied: Arc<Semaphore>,
+    permits: Option<OwnedSemaphorePermit>,
+}
+
+impl CopiedBytes {
+    /// Charges a copy of `bytes` bytes in all. False if all copies together would be too large.
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> bool {
+        let held = self.permits.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let Ok(more) = u32::try_from(bytes.div_ceil(1024).saturating_sub(held)) else {
+            return false;
+        };
+        let Ok(more) = self.copied.clone().try_acquire_many_owned(more) else {
+            return false;
+        };
+        match &mut self.permits {
+            Some(permits) => permits.merge(more),
+            none => *none = Some(more),
+        }
+        true
+    }
+
+    /// Gives the share back.
+    pub(crate) fn release(&mut self) {
+        self.permits = None;
+    }
+}
 
 #[derive(Clone, Copy)]
 enum Codec {

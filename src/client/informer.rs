@@ -20,6 +20,8 @@ use tokio::sync::Notify;
 const RETRY: Duration = Duration::from_millis(500);
 /// Objects from this size (in bytes) on are parsed on the blocking pool, since that may take milliseconds.
 const LARGE: usize = 16 * 1024;
+/// Objects from this number on are compared with a list on the blocking pool.
+const MANY: usize = 1024;
 
 /// A change of one object, identified by its storage key.
 pub(crate) struct Change<'a, T> {
@@ -149,6 +151,14 @@ impl<T: Send + Sync + 'static> Informer<T> {
         }
     }
 
+    /// Removes the objects that a complete list does not contain: they were deleted while the watch was
+    /// interrupted.
+    fn remove_others(&self, listed: &HashSet<Box<str>>) {
+        for key in self.snapshot().keys().filter(|key| !listed.contains(&***key)) {
+            self.apply(key, None);
+        }
+    }
+
     fn apply(&self, key: &str, new: Option<Arc<T>>) {
         // A persistent map: the clone shares structure with the snapshots that readers hold.
         let mut items = Items::clone(&self.0.items.load());
@@ -242,16 +252,10 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                     revision,
                 } => {
                     let seen = seen.take().unwrap_or_default();
-                    // Objects known from a former watch but absent from this list were deleted in between.
-                    let gone: Vec<Arc<str>> = self
-                        .informer
-                        .snapshot()
-                        .keys()
-                        .filter(|k| !seen.contains(&***k))
-                        .cloned()
-                        .collect();
-                    for key in gone {
-                        self.informer.apply(&key, None);
+                    let (informer, known) = (self.informer.clone(), self.informer.snapshot());
+                    // What is gone may be large, too.
+                    if known.len() >= MANY || !known.keys().all(|key| seen.contains(&**key)) {
+                        blocking(move || informer.remove_others(&seen)).await;
                     }
                     self.informer.0.synced.fire();
                     self.informer.advance_to(revision);

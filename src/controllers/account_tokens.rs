@@ -3,22 +3,24 @@
 //! deletes them when their ServiceAccount is gone.
 
 use super::Term;
-use super::loopback::{Failure, Loopback, Path, found};
+use super::loopback::{Failure, Loopback, Path, encode, found};
 use super::secrets::{ACCOUNT, ACCOUNT_UID, AccountToken, Secret};
+use super::sized;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::{Str, Value};
 use crate::authn::service_account::{Claimed, Issuer};
-use crate::client::Change;
+use crate::client::{Change, Informer};
 use crate::json;
 use crate::pki::certs::DynamicCa;
 use crate::storage::{Entry, MinRevision, Storage};
 use crate::sync::Mutex;
-use crate::tasks::off_thread;
+use crate::tasks::{WorkQueue, off_thread};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use std::collections::{BTreeSet, HashMap};
+use imbl::OrdSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -27,21 +29,29 @@ const QUEUE: &str = "serviceaccount_tokens_service";
 /// Upstream's default of `--concurrent-serviceaccount-token-syncs`.
 const WORKERS: usize = 5;
 
-/// A Secret that was changed or deleted, or whose ServiceAccount was.
+/// Secrets that are queued before other tasks get their turn.
+const BATCH: usize = 64;
+
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Item {
-    key: Str,
-    token: AccountToken,
+enum Item {
+    /// A Secret that was changed or deleted, or whose ServiceAccount was.
+    Secret(Str, AccountToken),
+    /// A ServiceAccount that was changed or deleted.
+    Account(Str),
 }
 
 impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "secret {}", self.key)
+        match self {
+            Self::Secret(key, _) => write!(f, "secret {key}"),
+            Self::Account(key) => write!(f, "secrets of {key}"),
+        }
     }
 }
 
-/// The Secrets of each ServiceAccount, by its key.
-type ByAccount = Mutex<HashMap<Str, BTreeSet<Str>>>;
+/// The Secrets of each ServiceAccount, by its key. The sets are shared with readers, which may need them longer
+/// than the lock.
+type ByAccount = Mutex<HashMap<Str, OrdSet<Str>>>;
 
 fn account_key(key: &str, token: &AccountToken) -> Option<Str> {
     let (namespace, _) = key.split_once('/')?;
@@ -74,6 +84,9 @@ fn index(by_account: &ByAccount, change: &Change<'_, Secret>) {
 struct Tokens {
     secrets: Arc<dyn Storage>,
     accounts: Arc<dyn Storage>,
+    known: Informer<Secret>,
+    by_account: Arc<ByAccount>,
+    queue: WorkQueue<Item>,
     issuer: Issuer,
     ca: Option<Arc<DynamicCa>>,
     api: Loopback,
@@ -84,34 +97,25 @@ pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Item>(QUEUE);
     let by_account: Arc<ByAccount> = Arc::default();
     let (changed, indexed) = (queue.clone(), by_account.clone());
-    let secrets = term.inform(("", "secrets"), Secret::from_entry, |secrets| {
+    let known = term.inform(("", "secrets"), Secret::from_entry, |secrets| {
         secrets.subscribe(move |change: &Change<'_, Secret>| {
             index(&indexed, change);
             let token = change.new.or(change.old).and_then(|secret| secret.account());
             if let Some(token) = token.cloned() {
-                let key = change.key.into();
-                changed.add(Item { key, token });
+                changed.add(Item::Secret(change.key.into(), token));
             }
         });
     });
-    let Some(secrets) = secrets else { return };
-    let deleted = queue.clone();
+    let Some(known) = known else { return };
+    let (changed, indexed) = (queue.clone(), by_account.clone());
     let accounts = term.inform(
         ("", "serviceaccounts"),
         |entry: &Entry| Str::from(entry.decode_parts(&UID).uid()),
         |accounts| {
             accounts.subscribe(move |change: &Change<'_, Str>| {
-                if change.old == change.new {
-                    return;
-                }
-                let all = by_account.lock();
-                for key in all.get(change.key).into_iter().flatten() {
-                    if let Some(token) = secrets.get(key).and_then(|s| s.account().cloned()) {
-                        deleted.add(Item {
-                            key: key.clone(),
-                            token,
-                        });
-                    }
+                // There may be thousands of Secrets, so a worker queues each.
+                if change.old != change.new && indexed.lock().contains_key(change.key) {
+                    changed.add(Item::Account(change.key.into()));
                 }
             });
         },
@@ -126,82 +130,157 @@ pub(crate) fn start(term: &Term) {
     let tokens = Arc::new(Tokens {
         secrets,
         accounts,
+        known,
+        by_account,
+        queue: queue.clone(),
         issuer: term.issuer.clone(),
         ca: term.root_ca.clone(),
         api: term.manager("tokens-controller"),
     });
     term.process(QUEUE, &queue, WORKERS, move |item: Item| {
         let tokens = tokens.clone();
-        async move { tokens.sync(&item).await }
+        async move {
+            match item {
+                Item::Secret(key, token) => tokens.sync(&key, token).await,
+                Item::Account(key) => {
+                    tokens.queue_secrets(&key).await;
+                    Ok(())
+                }
+            }
+        }
     });
 }
 
 static UID: LazyLock<Mask> = LazyLock::new(|| Mask::of(&["metadata.uid"]));
+static NAMES: LazyLock<Mask> = LazyLock::new(|| Mask::of(&["metadata.{name,uid}"]));
+
+/// A Secret that lacks something.
+struct Incomplete {
+    /// With everything but a token.
+    filled: Value,
+    lacks_token: bool,
+    size: usize,
+}
 
 impl Tokens {
-    async fn sync(&self, item: &Item) -> Result<(), Failure> {
-        let Some((namespace, name)) = item.key.split_once('/') else {
-            return Ok(());
-        };
-        let account = format!("{namespace}/{}", item.token.account);
-        let account = read(&*self.accounts, &account).await?.filter(|a| item.token.is_of(a));
-        let secret = read(&*self.secrets, &item.key).await?;
-        let secret = secret.filter(|s| s.uid() == item.token.uid);
-        let path = Path::core(namespace, "secrets").name(name);
-        match (secret, account) {
-            (None, None) => Ok(()),
-            (None, Some(account)) => self.drop_reference(namespace, account, name).await,
-            (Some(_), None) => {
-                let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions",
-                    "preconditions": {"uid": (item.token.uid.as_str())}});
-                ignoring(self.api.delete(path, &options).await)
+    /// Queues the Secrets of a ServiceAccount.
+    async fn queue_secrets(&self, account: &str) {
+        let all = self.by_account.lock().get(account).cloned().unwrap_or_default();
+        for (n, key) in all.iter().enumerate() {
+            if let Some(token) = self.known.get(key).and_then(|s| s.account().cloned()) {
+                self.queue.add(Item::Secret(key.clone(), token));
             }
-            (Some(secret), Some(account)) => {
-                let ca = self.ca.as_ref().map(|ca| ca.current().pem.clone());
-                let Some(mut filled) = missing(&secret, ca.as_ref()) else {
-                    return Ok(());
-                };
-                if data(&secret, "token").is_empty() {
-                    let token = self.sign(&secret, &account).await?;
-                    filled.set(&["data", "token"], STANDARD.encode(token));
-                }
-                filled.set(&["metadata", "annotations", ACCOUNT], account.name());
-                filled.set(&["metadata", "annotations", ACCOUNT_UID], account.uid());
-                ignoring(self.api.replace(path, &filled).await.map(drop))
+            if n % BATCH == BATCH - 1 {
+                tokio::task::yield_now().await;
             }
         }
     }
 
-    async fn sign(&self, secret: &Value, account: &Value) -> Result<String, Failure> {
-        let (issuer, namespace, name) = (
-            self.issuer.clone(),
-            secret.namespace().to_owned(),
-            secret.name().to_owned(),
-        );
-        let account = Claimed {
-            name: account.name().to_owned(),
-            uid: account.uid().to_owned(),
+    async fn sync(&self, key: &str, token: AccountToken) -> Result<(), Failure> {
+        let Some((namespace, name)) = key.split_once('/') else {
+            return Ok(());
         };
+        let account = format!("{namespace}/{}", token.account);
+        let live = self.accounts.get(&account, MinRevision::Latest).await?;
+        let uid = token.uid.clone();
+        let account = sized::read(live.clone(), move |entry| claimed(entry, &token))
+            .await?
+            .flatten();
+        let secret = self.secrets.get(key, MinRevision::Latest).await?;
+        let (ca, own) = (self.ca.as_ref().map(|ca| ca.current().pem.clone()), uid.clone());
+        let secret = sized::read(secret, move |entry| {
+            let secret = entry.decode();
+            (secret.uid() == own).then(|| incomplete(&secret, ca.as_ref(), entry.json.len()))
+        });
+        let secret = secret.await?.flatten();
+        let path = Path::core(namespace, "secrets").name(name);
+        match (secret, account) {
+            (None, None) => Ok(()),
+            (None, Some(account)) => self.drop_reference(namespace, &account, live, name).await,
+            (Some(_), None) => {
+                let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions",
+                    "preconditions": {"uid": (uid.as_str())}});
+                ignoring(self.api.delete(path, &options).await)
+            }
+            (Some(None), Some(_)) => Ok(()),
+            (Some(Some(secret)), Some(account)) => {
+                let token = match secret.lacks_token {
+                    true => Some(self.sign(namespace, name, account.clone()).await?),
+                    false => None,
+                };
+                let (size, mut filled) = (secret.size, secret.filled);
+                let filled = sized::compute(size, move || {
+                    if let Some(token) = token {
+                        filled.set(&["data", "token"], STANDARD.encode(token));
+                    }
+                    filled.set(&["metadata", "annotations", ACCOUNT], account.name);
+                    filled.set(&["metadata", "annotations", ACCOUNT_UID], account.uid);
+                    encode(&filled)
+                });
+                ignoring(self.api.replace(path, filled.await?).await)
+            }
+        }
+    }
+
+    async fn sign(&self, namespace: &str, name: &str, account: Claimed) -> Result<String, Failure> {
+        let (issuer, namespace, name) = (self.issuer.clone(), namespace.to_owned(), name.to_owned());
         let signed = off_thread(0, move || issuer.issue_legacy(&namespace, &account, &name)).await;
         let signed = signed.ok_or_else(|| Failure::unreadable("the gateway is shutting down"))?;
         signed.map_err(Failure::unreadable)
     }
 
     /// Removes a deleted Secret from those that its ServiceAccount lists.
-    async fn drop_reference(&self, namespace: &str, mut account: Value, secret: &str) -> Result<(), Failure> {
-        let all = account.get("secrets").items();
-        let others = all.iter().filter(|s| s.str_at(&["name"]) != secret);
-        let others: Vec<Value> = others.cloned().collect();
-        if others.len() == all.len() {
+    async fn drop_reference(
+        &self,
+        namespace: &str,
+        account: &Claimed,
+        live: Option<Arc<Entry>>,
+        secret: &str,
+    ) -> Result<(), Failure> {
+        let secret = secret.to_owned();
+        let left = sized::read(live, move |entry| {
+            without(entry.decode(), &secret).map(|account| encode(&account))
+        });
+        let Some(account_left) = left.await?.flatten() else {
             return Ok(());
-        }
-        match others.is_empty() {
-            true => drop(account.unset(&["secrets"])),
-            false => account.set(&["secrets"], others),
-        }
-        let path = Path::core(namespace, "serviceaccounts").name(account.name());
-        found(self.api.replace(path, &account).await).map(drop)
+        };
+        let path = Path::core(namespace, "serviceaccounts").name(&account.name);
+        found(self.api.replace(path, account_left).await).map(drop)
     }
+}
+
+/// The name and UID of a ServiceAccount, if the token is one of it.
+fn claimed(entry: &Entry, token: &AccountToken) -> Option<Claimed> {
+    let account = entry.decode_parts(&NAMES);
+    token.is_of_uid(account.uid()).then(|| Claimed {
+        name: account.name().to_owned(),
+        uid: account.uid().to_owned(),
+    })
+}
+
+/// A ServiceAccount without a Secret in its list; `None` if it does not list it.
+fn without(mut account: Value, secret: &str) -> Option<Value> {
+    let all = account.get("secrets").items();
+    let others = all.iter().filter(|s| s.str_at(&["name"]) != secret);
+    let others: Vec<Value> = others.cloned().collect();
+    if others.len() == all.len() {
+        return None;
+    }
+    match others.is_empty() {
+        true => drop(account.unset(&["secrets"])),
+        false => account.set(&["secrets"], others),
+    }
+    Some(account)
+}
+
+fn incomplete(secret: &Value, ca: Option<&Bytes>, size: usize) -> Option<Incomplete> {
+    let filled = missing(secret, ca)?;
+    let lacks_token = data(secret, "token").is_empty();
+    Some(Incomplete {
+        filled,
+        lacks_token,
+        size,
+    })
 }
 
 /// Ignores that the object is gone or has changed: its change brings it back here.
@@ -210,11 +289,6 @@ fn ignoring(result: Result<(), Failure>) -> Result<(), Failure> {
         Err(e) if matches!(e.code, 404 | 409) => Ok(()),
         other => other,
     }
-}
-
-async fn read(storage: &dyn Storage, key: &str) -> Result<Option<Value>, Failure> {
-    let live = storage.get(key, MinRevision::Latest).await?;
-    Ok(live.map(|entry| entry.decode()))
 }
 
 fn data<'a>(secret: &'a Value, key: &str) -> &'a str {
@@ -257,5 +331,14 @@ mod tests {
         let renewed = missing(&whole, Some(&other)).expect("the CA is another");
         assert_eq!((data(&renewed, "ca.crt"), data(&renewed, "token")), ("bmV3", "dA=="));
         assert_eq!(missing(&whole, None), None);
+    }
+
+    #[test]
+    fn only_the_secret_is_removed_from_its_account() {
+        let account = json!({"secrets": [{"name": "a"}, {"name": "b"}]});
+        let left = without(account.clone(), "a").expect("it lists it");
+        assert_eq!(left, json!({"secrets": [{"name": "b"}]}));
+        assert_eq!(without(left, "b"), Some(json!({})));
+        assert_eq!(without(account, "c"), None);
     }
 }

@@ -1,15 +1,20 @@
 //! The rules of aggregated ClusterRoles such as `admin`, `edit` and `view`: those of the roles that their
 //! selectors match (`pkg/controller/clusterroleaggregation`).
 
-use super::loopback::{APPLY, Failure, Path};
+use super::loopback::{APPLY, Failure, Path, encode};
 use super::term::Term;
+use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::selector::LabelSelector;
 use crate::apimachinery::value::{Str, Value};
-use crate::client::{Change, Informer};
+use crate::client::Change;
 use crate::json;
 use crate::storage::Entry;
+use crate::sync::Mutex;
+use crate::tasks::off_thread;
+use bytes::Bytes;
+use imbl::OrdMap;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 const QUEUE: &str = "ClusterRoleAggregator";
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -25,7 +30,8 @@ struct Role {
 
 impl Role {
     fn from_entry(entry: &Entry) -> Self {
-        Self::from_value(&entry.decode())
+        static PARTS: LazyLock<Mask> = LazyLock::new(|| Mask::of(&["metadata.labels", "rules", "aggregationRule"]));
+        Self::from_value(&entry.decode_parts(&PARTS))
     }
 
     fn from_value(role: &Value) -> Self {
@@ -50,9 +56,9 @@ pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Str>(QUEUE);
     let changed = queue.clone();
     let roles = term.inform((GROUP, "clusterroles"), Role::from_entry, |roles| {
-        let all = roles.clone();
+        let aggregated = Aggregated::default();
         roles.subscribe(move |change: &Change<'_, Role>| {
-            concerned(&all, change, |name| changed.add(name.into()));
+            aggregated.concerned(change, |name| changed.add(name.into()));
         });
     });
     let Some(roles) = roles else { return };
@@ -61,29 +67,51 @@ pub(crate) fn start(term: &Term) {
         let (api, roles) = (api.clone(), roles.clone());
         async move {
             roles.synced().wait().await;
-            let all = roles.snapshot();
-            let Some(role) = all.get(&*name).filter(|r| r.aggregates.is_some()) else {
+            let of = name.clone();
+            // All rules of thousands of roles may be selected.
+            let patch = off_thread(0, move || patch(&of, &roles.snapshot())).await;
+            let Some(patch) = patch.flatten() else {
                 return Ok::<_, Failure>(());
             };
-            let rules = aggregated(&name, role, all.iter());
-            if rules == role.rules {
-                return Ok(());
-            }
             let path = Path::of(GROUP, "v1", "", "clusterroles").name(&name);
             let path = format!("{path}?fieldManager=clusterrole-aggregation-controller&force=true");
-            let patch = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": (name.as_str())}, "rules": (rules)});
-            api.patch(path, APPLY, &patch).await.map(drop)
+            api.patch(path, APPLY, patch).await
         }
     });
 }
 
-/// Calls `add` with the roles whose rules a change concerns. There are few aggregated roles, so all are
-/// asked.
-fn concerned(roles: &Informer<Role>, change: &Change<'_, Role>, mut add: impl FnMut(&str)) {
-    let sides = || [change.old, change.new].into_iter().flatten();
-    for (name, role) in roles.snapshot().iter() {
-        if role.aggregates.is_some() && (**name == *change.key || sides().any(|s| role.selects(&s.labels))) {
-            add(name);
+/// The encoded patch that gives a role its rules; `None` if it has them, or is not aggregated.
+fn patch(name: &str, all: &OrdMap<Arc<str>, Arc<Role>>) -> Option<Bytes> {
+    let role = all.get(name).filter(|r| r.aggregates.is_some())?;
+    let rules = aggregated(name, role, all.iter());
+    if rules == role.rules {
+        return None;
+    }
+    let patch = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+        "rules": (rules)});
+    Some(encode(&patch))
+}
+
+/// The aggregated roles. There are few of them among thousands of others.
+#[derive(Default)]
+struct Aggregated(Mutex<OrdMap<Arc<str>, Arc<Role>>>);
+
+impl Aggregated {
+    /// Calls `add` with the roles whose rules a change concerns.
+    fn concerned(&self, change: &Change<'_, Role>, mut add: impl FnMut(&str)) {
+        let all = {
+            let mut roles = self.0.lock();
+            match change.new.filter(|role| role.aggregates.is_some()) {
+                Some(role) => drop(roles.insert(change.key.into(), role.clone())),
+                None => drop(roles.remove(change.key)),
+            }
+            roles.clone()
+        };
+        let sides = || [change.old, change.new].into_iter().flatten();
+        for (name, role) in &all {
+            if **name == *change.key || sides().any(|s| role.selects(&s.labels)) {
+                add(name);
+            }
         }
     }
 }
@@ -138,5 +166,29 @@ mod tests {
             .map(|r| r.get("verbs").items()[0].as_str().unwrap())
             .collect();
         assert_eq!(verbs, ["watch", "get", "list"]);
+    }
+
+    #[test]
+    fn only_aggregated_roles_are_asked_about_a_change() {
+        let aggregated = Aggregated::default();
+        let selectors = || Some(json!([{"matchLabels": {"to": "a"}}]));
+        let concerned = |key: &str, new: Option<Arc<Role>>| {
+            let mut found = Vec::new();
+            let change = Change {
+                key,
+                old: None,
+                new: new.as_ref(),
+            };
+            aggregated.concerned(&change, |name| found.push(name.to_owned()));
+            found
+        };
+        assert_eq!(concerned("all", Some(role(json!({}), &[], selectors()))), ["all"]);
+        for n in 0..100 {
+            let wanted: &[&str] = if n % 2 == 0 { &["all"] } else { &[] };
+            let labels = json!({"to": (if n % 2 == 0 { "a" } else { "b" })});
+            assert_eq!(concerned(&n.to_string(), Some(role(labels, &[], None))), wanted);
+        }
+        assert_eq!(aggregated.0.lock().len(), 1);
+        assert_eq!(concerned("all", None), [""; 0]);
     }
 }

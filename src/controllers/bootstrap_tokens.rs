@@ -3,7 +3,7 @@
 //! cluster.
 
 use super::expiry::{self, Loop};
-use super::loopback::{Failure, Path, found};
+use super::loopback::{Failure, Path, encode, found};
 use super::secrets::{BOOTSTRAP_TOKENS, Secret};
 use super::term::Term;
 use crate::apimachinery::value::{Str, Value};
@@ -58,15 +58,18 @@ pub(crate) fn start_signer(term: &Term) {
         async move {
             tokens.synced().wait().await;
             let live = maps.get(&key, MinRevision::Any).await.ok().flatten();
-            let Some(map) = live.map(|entry| entry.decode()) else {
+            let Some(entry) = live else {
                 return Ok::<_, Failure>(());
             };
-            let size = map.str_at(&["data", "kubeconfig"]).len();
-            let Some(map) = off_thread(size, move || signed(map, &tokens)).await.flatten() else {
+            // The text is signed with each token.
+            let signed = off_thread(entry.json.len(), move || {
+                signed(entry.decode(), &tokens).map(|map| encode(&map))
+            });
+            let Some(map) = signed.await.flatten() else {
                 return Ok(());
             };
             let path = Path::core("kube-public", "configmaps").name("cluster-info");
-            found(api.replace(path, &map).await).map(drop)
+            found(api.replace(path, map).await).map(drop)
         }
     });
 }

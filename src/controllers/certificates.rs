@@ -10,8 +10,10 @@ mod signing;
 pub(crate) use cleaner::start as start_cleaner;
 pub(crate) use signing::SigningConfig;
 
-use super::loopback::{Failure, Loopback, Path, found};
+use super::loopback::{Failure, Loopback, Path, encode, found};
+use super::sized;
 use super::term::Term;
+use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::conditions;
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::time;
@@ -19,13 +21,14 @@ use crate::apimachinery::value::{Str, Value};
 use crate::client::Change;
 use crate::json;
 use crate::pki::Signer;
-use crate::storage::{Entry, MinRevision, Storage};
+use crate::storage::{Entry, MinRevision};
 use crate::tasks::off_thread;
 use crate::x509::CertificateRequest;
 use ::time::OffsetDateTime;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use std::sync::Arc;
+use bytes::Bytes;
+use std::sync::{Arc, LazyLock};
 
 const GROUP: &str = "certificates.k8s.io";
 const QUEUE: &str = "certificate";
@@ -41,7 +44,8 @@ struct State {
 
 impl State {
     fn from_entry(entry: &Entry) -> Self {
-        Self::from_value(&entry.decode())
+        static PARTS: LazyLock<Mask> = LazyLock::new(|| Mask::of(&["status.{conditions,certificate}"]));
+        Self::from_value(&entry.decode_parts(&PARTS))
     }
 
     fn from_value(request: &Value) -> Self {
@@ -55,11 +59,57 @@ impl State {
     }
 }
 
+/// A request that a loop handles, read off the reactor if it is large.
+struct Request {
+    object: Value,
+    size: usize,
+    usages: Vec<Str>,
+    /// `spec.request`, and what the signer has against it.
+    parsed: Result<(CertificateRequest, Result<(), rules::Refused>), Failure>,
+}
+
+impl Request {
+    fn from_entry(entry: &Entry) -> Self {
+        let object = entry.decode();
+        let usages = rules::usages(&object);
+        let parsed = parse(&object).map(|wanted| {
+            let checked = rules::check(object.str_at(&["spec", "signerName"]), &wanted, &usages);
+            (wanted, checked)
+        });
+        Self {
+            size: entry.json.len(),
+            object,
+            usages,
+            parsed,
+        }
+    }
+
+    /// Encodes the object with a change.
+    async fn changed(
+        object: Value,
+        size: usize,
+        change: impl FnOnce(&mut Value) + Send + 'static,
+    ) -> Result<Bytes, Failure> {
+        let changed = move || {
+            let mut object = object;
+            change(&mut object);
+            encode(&object)
+        };
+        sized::compute(size, changed).await
+    }
+}
+
+fn add_condition(request: &mut Value, condition: Value) {
+    let mut all = request.at(&["status", "conditions"]).items().to_vec();
+    all.push(condition);
+    request.set(&["status", "conditions"], all);
+}
+
 /// Calls `work` with each request that `wanted` selects, until it no longer does.
 fn process<F>(
     term: &Term,
     wanted: fn(&State) -> bool,
-    work: impl Fn(Loopback, Value) -> F + Clone + Send + Sync + 'static,
+    work: impl Fn(Loopback, Request) -> F + Clone + Send + Sync + 'static,
 ) where
     F: Future<Output = Result<(), Failure>> + Send,
 {
@@ -79,17 +129,14 @@ fn process<F>(
     term.process(QUEUE, &queue, 1, move |name: Str| {
         let (api, storage, work) = (api.clone(), storage.clone(), work.clone());
         async move {
-            match read(&*storage, &name).await? {
-                Some(request) if wanted(&State::from_value(&request)) => work(api, request).await,
-                _ => Ok(()),
+            let live = storage.get(&name, MinRevision::Latest).await?;
+            let read = move |entry: &Entry| wanted(&State::from_entry(entry)).then(|| Request::from_entry(entry));
+            match sized::read(live, read).await?.flatten() {
+                Some(request) => work(api, request).await,
+                None => Ok(()),
             }
         }
     });
-}
-
-async fn read(storage: &dyn Storage, name: &str) -> Result<Option<Value>, Failure> {
-    let entry = storage.get(name, MinRevision::Latest).await?;
-    Ok(entry.map(|e| e.decode()))
 }
 
 /// Parses `spec.request`.
@@ -110,11 +157,10 @@ pub(crate) fn start_approver(term: &Term) {
 }
 
 /// Approves the request of a kubelet that is authorized to make it.
-async fn approve(api: Loopback, mut request: Value) -> Result<(), Failure> {
-    let wanted = parse(&request)?;
-    if request.str_at(&["spec", "signerName"]) != rules::KUBELET_CLIENT
-        || rules::check(rules::KUBELET_CLIENT, &wanted, &rules::usages(&request)).is_err()
-    {
+async fn approve(api: Loopback, request: Request) -> Result<(), Failure> {
+    let (wanted, checked) = request.parsed?;
+    let (size, request) = (request.size, request.object);
+    if request.str_at(&["spec", "signerName"]) != rules::KUBELET_CLIENT || checked.is_err() {
         return Ok(());
     }
     let own = request.str_at(&["spec", "username"]) == wanted.subject.common_name();
@@ -132,11 +178,10 @@ async fn approve(api: Loopback, mut request: Value) -> Result<(), Failure> {
         if !may(&api, &request, subresource).await? {
             continue;
         }
-        let mut all = request.at(&["status", "conditions"]).items().to_vec();
-        all.push(json!({"type": "Approved", "status": "True", "reason": "AutoApproved", "message": message}));
-        request.set(&["status", "conditions"], all);
         let name = Str::from(request.name());
-        return found(api.replace(path(&name).subresource("approval"), &request).await).map(drop);
+        let approved = json!({"type": "Approved", "status": "True", "reason": "AutoApproved", "message": message});
+        let changed = Request::changed(request, size, |request| add_condition(request, approved)).await?;
+        return found(api.replace(path(&name).subresource("approval"), changed).await).map(drop);
     }
     // The permission may be given later.
     Err(Failure::unreadable(format!(
@@ -164,7 +209,7 @@ async fn may(api: &Loopback, request: &Value, subresource: &str) -> Result<bool,
         }
     }
     let reviews = Path::of("authorization.k8s.io", "v1", "", "subjectaccessreviews");
-    let answer = api.create(reviews, &review).await?;
+    let answer = api.ask(reviews, &review).await?;
     Ok(answer.at(&["status", "allowed"]).as_bool() == Some(true))
 }
 
@@ -183,22 +228,20 @@ pub(crate) fn start_signer(term: &Term) {
     );
 }
 
-async fn sign(config: Arc<SigningConfig>, api: Loopback, mut request: Value) -> Result<(), Failure> {
-    let signer = Str::from(request.str_at(&["spec", "signerName"]));
+async fn sign(config: Arc<SigningConfig>, api: Loopback, request: Request) -> Result<(), Failure> {
+    let signer = Str::from(request.object.str_at(&["spec", "signerName"]));
     let Some((ca, key)) = config.of(&signer).cloned() else {
         return Ok(());
     };
-    let wanted = parse(&request)?;
-    let usages = rules::usages(&request);
+    let (wanted, checked) = request.parsed?;
+    let (size, usages, request) = (request.size, request.usages, request.object);
+    let name = Str::from(request.name());
     let now = OffsetDateTime::now_utc();
-    if let Err(why) = rules::check(&signer, &wanted, &usages) {
+    let changed = if let Err(why) = checked {
         let at = time::format(now);
-        let mut all = request.at(&["status", "conditions"]).items().to_vec();
-        all.push(
-            json!({"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": (why.to_string()),
-            "lastUpdateTime": (at)}),
-        );
-        request.set(&["status", "conditions"], all);
+        let failed = json!({"type": "Failed", "status": "True", "reason": "SignerValidationFailure",
+            "message": (why.to_string()), "lastUpdateTime": (at)});
+        Request::changed(request, size, |request| add_condition(request, failed)).await?
     } else {
         let life = config.life(&request);
         // The files are read each time, so that replaced ones are used.
@@ -210,10 +253,10 @@ async fn sign(config: Arc<SigningConfig>, api: Loopback, mut request: Value) -> 
             .await
             .ok_or_else(|| Failure::unreadable("the gateway is shutting down"))?;
         let pem = signed.map_err(|e| Failure::unreadable(format!("error auto signing csr: {e}")))?;
-        request.set(&["status", "certificate"], STANDARD.encode(pem));
-    }
-    let name = Str::from(request.name());
-    found(api.replace(path(&name).subresource("status"), &request).await).map(drop)
+        let set = move |request: &mut Value| request.set(&["status", "certificate"], STANDARD.encode(pem));
+        Request::changed(request, size, set).await?
+    };
+    found(api.replace(path(&name).subresource("status"), changed).await).map(drop)
 }
 
 #[cfg(test)]

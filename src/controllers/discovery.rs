@@ -97,7 +97,12 @@ impl Discovered {
 pub(crate) async fn discover(api: &Loopback) -> Result<Discovered, Failure> {
     let mut found = Discovered::default();
     for path in ["/api", "/apis"] {
-        found.add(&api.accept(path, AGGREGATED).await?);
+        // There may be thousands of resources.
+        let add = move |document: Value| {
+            found.add(&document);
+            found
+        };
+        found = api.extract(path, AGGREGATED, add).await?;
     }
     Ok(found)
 }

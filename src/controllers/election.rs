@@ -219,8 +219,8 @@ impl Election {
     async fn write(&self, live: Option<&Value>) -> Result<(), Failure> {
         let lease = held(live, &self.identity, OffsetDateTime::now_utc());
         match live {
-            Some(_) => self.api.replace(path().name(NAME), &lease).await.map(drop),
-            None => self.api.create(path(), &lease).await.map(drop),
+            Some(_) => self.api.replace(path().name(NAME), &lease).await,
+            None => self.api.create(path(), &lease).await,
         }
     }
 

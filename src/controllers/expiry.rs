@@ -3,7 +3,7 @@
 
 use super::loopback::{Failure, Path, found};
 use super::term::Term;
-use crate::apimachinery::value::{Str, Value};
+use crate::apimachinery::value::Str;
 use crate::client::Change;
 use crate::json;
 use crate::storage::Entry;
@@ -66,7 +66,7 @@ pub(crate) fn start<T: Expiring>(term: &Term, of: Loop, parse: fn(&Entry) -> T) 
                 "preconditions": {"uid": (object.uid())}});
             let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
             let path = Path::of(of.group, "v1", namespace, of.resource).name(name);
-            match found(api.delete(path, &options).await.map(|()| Value::Null)) {
+            match found(api.delete(path, &options).await) {
                 // Another object of that name.
                 Err(e) if e.code == 409 => Ok(()),
                 other => other.map(drop),

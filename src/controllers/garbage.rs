@@ -9,18 +9,24 @@ mod examine;
 mod graph;
 mod misplaced;
 mod owners;
+mod seen;
+mod shared;
 
 use super::events::Recorder;
-use super::loopback::{Failure, Loopback, MERGE_PATCH, found};
+use super::loopback::{Failure, JSON, Loopback, MERGE_PATCH, encode, found};
 use super::namespaces::Namespace;
 use super::objects::{Objects, OwnerReference, Resource, Tracked, Uid};
+use super::sized;
 use super::term::Term;
+use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::Value;
 use crate::client::{Change, Informer};
 use crate::json;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::MutexGuard;
 use crate::tasks::WorkQueue;
+use bytes::Bytes;
 use graph::{Graph, Item, Node};
+use shared::SharedGraph;
 use std::fmt;
 use std::sync::Arc;
 
@@ -31,10 +37,12 @@ const WORKERS: usize = 64;
 const ORPHAN_WORKERS: usize = 8;
 /// Dependents of one owner that are handled before other tasks get their turn.
 const BATCH: usize = 64;
+/// About as much as processing a reference costs, in bytes of an encoded object.
+const REFERENCE: usize = 64;
 
 /// State that the workers share.
 struct Collector {
-    graph: Mutex<Graph<Arc<Resource>>>,
+    graph: SharedGraph<Arc<Resource>>,
     objects: Arc<Objects>,
     delete: WorkQueue<Item>,
     orphan: WorkQueue<Item>,
@@ -69,7 +77,7 @@ impl fmt::Display for Item {
 pub(crate) fn start(term: &Term) {
     let api = term.client("generic-garbage-collector");
     let collector = Arc::new(Collector {
-        graph: Mutex::default(),
+        graph: SharedGraph::default(),
         objects: term.objects().clone(),
         delete: term.queue(DELETE),
         orphan: term.queue(ORPHAN),
@@ -111,7 +119,7 @@ impl Collector {
 
     /// Follows a change of an object.
     fn note(&self, resource: &Arc<Resource>, change: &Change<'_, Tracked>) {
-        let items = self.graph().change(resource, change.key, change.old, change.new);
+        let items = self.graph.change(resource, change);
         items.into_iter().for_each(|item| self.add(item));
     }
 
@@ -126,44 +134,66 @@ impl Collector {
         self.graph().node(uid).cloned()
     }
 
-    /// The object as it is now; `None` if it is gone or another one has its name.
-    async fn live(&self, node: &Node<Arc<Resource>>) -> Result<Option<Value>, Error> {
-        let live = found(self.api.get(node.resource.path(&node.key)).await)?;
-        Ok(live.filter(|v| v.str_at(&["metadata", "uid"]) == &*node.object.uid))
+    /// What `read` takes from the object as it is now; `None` if it is gone or another one has its name.
+    async fn live<T: Send + 'static>(
+        &self,
+        node: &Node<Arc<Resource>>,
+        read: impl FnOnce(&Value) -> T + Send + 'static,
+    ) -> Result<Option<T>, Error> {
+        let uid = node.object.uid.clone();
+        let read = move |v: Value| (v.uid() == &*uid).then(|| read(&v));
+        let live = self.api.extract(node.resource.path(&node.key), JSON, read).await;
+        Ok(found(live)?.flatten())
     }
 
-    /// Replaces the references of an object, if it has not changed since.
-    async fn set_owners(&self, node: &Node<Arc<Resource>>, owners: &[OwnerReference]) -> Result<(), Error> {
-        let owners: Value = match owners.is_empty() {
-            true => Value::Null,
-            false => owners.iter().map(OwnerReference::to_value).collect::<Vec<_>>().into(),
-        };
-        let object = &node.object;
-        let patch = json!({"metadata": {"uid": (&*object.uid), "resourceVersion": (object.revision.0.to_string()),
-            "ownerReferences": (owners)}});
+    /// Replaces the references of an object by what `keep` makes of them, if it has not changed since. Returns
+    /// false if they stay the same.
+    async fn set_owners(
+        &self,
+        node: &Node<Arc<Resource>>,
+        keep: impl FnMut(&OwnerReference) -> Option<OwnerReference> + Send + 'static,
+    ) -> Result<bool, Error> {
+        let object = node.object.clone();
+        let patch = sized::compute(object.owners.len() * REFERENCE, move || {
+            let kept: Vec<OwnerReference> = object.owners.iter().filter_map(keep).collect();
+            if *kept == *object.owners {
+                return None;
+            }
+            let owners: Value = match kept.is_empty() {
+                true => Value::Null,
+                false => kept.iter().map(OwnerReference::to_value).collect::<Vec<_>>().into(),
+            };
+            let version = object.revision.0.to_string();
+            let patch =
+                json!({"metadata": {"uid": (&*object.uid), "resourceVersion": version, "ownerReferences": (owners)}});
+            Some(encode(&patch))
+        });
+        match patch.await? {
+            Some(patch) => self.patch(node, patch).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    async fn patch(&self, node: &Node<Arc<Resource>>, patch: Bytes) -> Result<(), Error> {
         let path = node.resource.path(&node.key);
-        match found(self.api.patch(path, MERGE_PATCH, &patch).await) {
+        match found(self.api.patch(path, MERGE_PATCH, patch).await) {
             Err(e) if e.code == 409 => Err(Error::Changed),
             other => Ok(other.map(drop)?),
         }
     }
 
     /// Removes a finalizer of the collector.
-    async fn remove_finalizer(&self, node: &Node<Arc<Resource>>, finalizer: &str) -> Result<(), Error> {
-        let Some(live) = self.live(node).await? else {
-            return Ok(());
-        };
-        let all = live.at(&["metadata", "finalizers"]).items();
-        let left: Vec<Value> = all.iter().filter(|f| f.as_str() != Some(finalizer)).cloned().collect();
-        if left.len() == all.len() {
-            return Ok(());
-        }
-        let version = live.at(&["metadata", "resourceVersion"]).clone();
-        let patch = json!({"metadata": {"resourceVersion": (version), "finalizers": (left)}});
-        let path = node.resource.path(&node.key);
-        match found(self.api.patch(path, MERGE_PATCH, &patch).await) {
-            Err(e) if e.code == 409 => Err(Error::Changed),
-            other => Ok(other.map(drop)?),
+    async fn remove_finalizer(&self, node: &Node<Arc<Resource>>, finalizer: &'static str) -> Result<(), Error> {
+        let patch = self.live(node, move |live| {
+            let all = live.at(&["metadata", "finalizers"]).items();
+            let left: Vec<Value> = all.iter().filter(|f| f.as_str() != Some(finalizer)).cloned().collect();
+            let version = live.at(&["metadata", "resourceVersion"]).clone();
+            (left.len() < all.len())
+                .then(|| encode(&json!({"metadata": {"resourceVersion": (version), "finalizers": (left)}})))
+        });
+        match patch.await?.flatten() {
+            Some(patch) => self.patch(node, patch).await,
+            None => Ok(()),
         }
     }
 }

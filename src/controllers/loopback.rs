@@ -1,13 +1,14 @@
 //! [`Loopback`]: requests of a control loop to the gateway's own filter chain, without a connection, as the
 //! service account that upstream's loop of the same name uses.
 
+use super::sized::{self, LARGE};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 use crate::request::percent::encode_path;
 use crate::request::user::{AUTHENTICATED, MASTERS};
-use crate::request::{Body, Handler, RemoteAddr, Request, RequestContext, UserInfo};
+use crate::request::{Body, Handler, RemoteAddr, Request, RequestContext, Response, UserInfo};
 use crate::storage;
-use crate::tasks::off_thread;
+use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::{Method, Uri};
 use std::fmt;
@@ -16,8 +17,6 @@ use std::sync::Arc;
 
 /// Maximum size in bytes of a response. Lists are read in pages.
 const MAX_RESPONSE: usize = 64 << 20;
-/// Responses of more bytes are parsed on the blocking pool.
-const LARGE: usize = 16 << 10;
 /// The client's name, which the server records as the manager of the fields that it writes.
 const AGENT: &str = concat!("kube-controller-manager/torana-", env!("CARGO_PKG_VERSION"));
 
@@ -149,8 +148,41 @@ impl Failure {
     }
 }
 
+/// The object of a request.
+pub(crate) enum Payload<'a> {
+    /// A small one, which is encoded in place.
+    Small(&'a Value),
+    /// One that may be large, encoded off the reactor.
+    Encoded(Bytes),
+    /// One that may be large, which is encoded and dropped off the reactor if it is.
+    Owned(Value),
+}
+
+impl<'a> From<&'a Value> for Payload<'a> {
+    fn from(value: &'a Value) -> Self {
+        Self::Small(value)
+    }
+}
+
+impl From<Bytes> for Payload<'_> {
+    fn from(bytes: Bytes) -> Self {
+        Self::Encoded(bytes)
+    }
+}
+
+impl From<Value> for Payload<'_> {
+    fn from(value: Value) -> Self {
+        Self::Owned(value)
+    }
+}
+
+/// The encoding of an object for a request.
+pub(crate) fn encode(object: &Value) -> Bytes {
+    json::to_vec(object).into()
+}
+
 /// `Ok(None)` instead of 404.
-pub(crate) fn found(result: Result<Value, Failure>) -> Result<Option<Value>, Failure> {
+pub(crate) fn found<T>(result: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match result {
         Ok(object) => Ok(Some(object)),
         Err(e) if e.code == 404 => Ok(None),
@@ -201,46 +233,88 @@ impl Loopback {
 
     /// Reads it in the media type that `accept` names.
     pub(crate) async fn accept(&self, path: impl fmt::Display, accept: &str) -> Result<Value, Failure> {
-        self.send(Method::GET, &path.to_string(), accept, None).await
+        self.extract(path, accept, |object| object).await
+    }
+
+    /// Reads what `extract` takes from it, off the reactor if it is large.
+    pub(crate) async fn extract<T: Send + 'static>(
+        &self,
+        path: impl fmt::Display,
+        accept: &str,
+        extract: impl FnOnce(Value) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let path = path.to_string();
+        read(self.respond(Method::GET, &path, accept, None).await?, extract).await
     }
 
     /// Creates an object in a collection.
-    pub(crate) async fn create(&self, collection: Path<'_>, object: &Value) -> Result<Value, Failure> {
+    pub(crate) async fn create(&self, collection: Path<'_>, object: impl Into<Payload<'_>>) -> Result<(), Failure> {
+        done(self.post(collection, object).await?).await
+    }
+
+    /// The same; returns the answer.
+    pub(crate) async fn ask(&self, collection: Path<'_>, object: impl Into<Payload<'_>>) -> Result<Value, Failure> {
+        read(self.post(collection, object).await?, |answer| answer).await
+    }
+
+    async fn post(&self, collection: Path<'_>, object: impl Into<Payload<'_>>) -> Result<Response, Failure> {
         let path = collection.to_string();
-        self.send(Method::POST, &path, JSON, Some((JSON, object))).await
+        self.respond(Method::POST, &path, JSON, Some((JSON, object.into())))
+            .await
     }
 
     /// Replaces an object.
-    pub(crate) async fn replace(&self, path: Path<'_>, object: &Value) -> Result<Value, Failure> {
-        self.send(Method::PUT, &path.to_string(), JSON, Some((JSON, object)))
+    pub(crate) async fn replace(&self, path: Path<'_>, object: impl Into<Payload<'_>>) -> Result<(), Failure> {
+        done(self.put(path, object).await?).await
+    }
+
+    /// The same; returns the object as it was written.
+    pub(crate) async fn replaced(&self, path: Path<'_>, object: impl Into<Payload<'_>>) -> Result<Value, Failure> {
+        read(self.put(path, object).await?, |written| written).await
+    }
+
+    async fn put(&self, path: Path<'_>, object: impl Into<Payload<'_>>) -> Result<Response, Failure> {
+        let path = path.to_string();
+        self.respond(Method::PUT, &path, JSON, Some((JSON, object.into())))
             .await
     }
 
     /// Patches an object; `kind` is the patch's media type.
-    pub(crate) async fn patch(&self, path: impl fmt::Display, kind: &str, patch: &Value) -> Result<Value, Failure> {
+    pub(crate) async fn patch(
+        &self,
+        path: impl fmt::Display,
+        kind: &str,
+        patch: impl Into<Payload<'_>>,
+    ) -> Result<(), Failure> {
+        done(self.send_patch(path, kind, patch).await?).await
+    }
+
+    /// The same; returns the object as it was written.
+    pub(crate) async fn patched(
+        &self,
+        path: impl fmt::Display,
+        kind: &str,
+        patch: impl Into<Payload<'_>>,
+    ) -> Result<Value, Failure> {
+        read(self.send_patch(path, kind, patch).await?, |written| written).await
+    }
+
+    async fn send_patch(
+        &self,
+        path: impl fmt::Display,
+        kind: &str,
+        patch: impl Into<Payload<'_>>,
+    ) -> Result<Response, Failure> {
         let path = path.to_string();
-        self.send(Method::PATCH, &path, JSON, Some((kind, patch))).await
+        self.respond(Method::PATCH, &path, JSON, Some((kind, patch.into())))
+            .await
     }
 
     /// Deletes an object, or all of a collection, with these DeleteOptions.
     pub(crate) async fn delete(&self, path: Path<'_>, options: &Value) -> Result<(), Failure> {
         let path = path.to_string();
-        let response = self.respond(Method::DELETE, &path, JSON, Some((JSON, options))).await?;
-        // The deleted objects are not wanted.
-        match response.status().is_success() {
-            true => Ok(()),
-            false => read(response).await.map(drop),
-        }
-    }
-
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        accept: &str,
-        body: Option<(&str, &Value)>,
-    ) -> Result<Value, Failure> {
-        read(self.respond(method, path, accept, body).await?).await
+        let body = Some((JSON, options.into()));
+        done(self.respond(Method::DELETE, &path, JSON, body).await?).await
     }
 
     async fn respond(
@@ -248,17 +322,25 @@ impl Loopback {
         method: Method,
         path: &str,
         accept: &str,
-        body: Option<(&str, &Value)>,
-    ) -> Result<crate::request::Response, Failure> {
+        body: Option<(&str, Payload<'_>)>,
+    ) -> Result<Response, Failure> {
         let mut request = Request::default();
         *request.method_mut() = method;
         *request.uri_mut() = path.parse::<Uri>().map_err(Failure::unreadable)?;
         let headers = request.headers_mut();
         headers.insert(USER_AGENT, self.agent.clone());
         headers.insert(ACCEPT, HeaderValue::from_str(accept).map_err(Failure::unreadable)?);
-        if let Some((kind, value)) = body {
+        if let Some((kind, payload)) = body {
             headers.insert(CONTENT_TYPE, HeaderValue::from_str(kind).map_err(Failure::unreadable)?);
-            *request.body_mut() = Body::full(json::to_vec(value));
+            let bytes = match payload {
+                Payload::Small(value) => encode(value),
+                Payload::Encoded(bytes) => bytes,
+                Payload::Owned(value) => {
+                    let size = if value.is_larger_than(LARGE) { LARGE } else { 0 };
+                    sized::compute(size, move || encode(&value)).await?
+                }
+            };
+            *request.body_mut() = Body::full(bytes);
         }
         let context = RequestContext::of_mut(&mut request);
         context.in_process = Some(self.user.clone());
@@ -267,31 +349,39 @@ impl Loopback {
     }
 }
 
-async fn read(response: crate::request::Response) -> Result<Value, Failure> {
+/// The success of a request whose answer is not wanted: it is not even read, since it may be large.
+async fn done(response: Response) -> Result<(), Failure> {
+    match response.status().is_success() {
+        true => Ok(()),
+        false => read(response, drop).await,
+    }
+}
+
+async fn read<T: Send + 'static>(
+    response: Response,
+    extract: impl FnOnce(Value) -> T + Send + 'static,
+) -> Result<T, Failure> {
     let status = response.status();
     let bytes = response.into_body().collect(MAX_RESPONSE).await;
     let bytes = bytes.map_err(|e| Failure::unreadable(format!("{e:?}")))?;
-    let value = match bytes.len() {
-        0..LARGE => json::decode(&bytes),
-        _ => off_thread(bytes.len(), move || json::decode(&bytes))
-            .await
-            .ok_or_else(|| Failure::unreadable("the gateway is shutting down"))?,
-    };
+    let size = bytes.len();
     if !status.is_success() {
-        let mut failure = Failure::of(status.as_u16(), &value.unwrap_or_default());
+        let code = status.as_u16();
+        let failed = move || Failure::of(code, &json::decode(&bytes).unwrap_or_default());
+        let mut failure = sized::compute(size, failed).await?;
         if failure.message.is_empty() {
             failure.message = status.to_string();
         }
         return Err(failure);
     }
-    value.map_err(Failure::unreadable)
+    let read = sized::compute(size, move || json::decode(&bytes).map(extract)).await?;
+    read.map_err(Failure::unreadable)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::json;
-    use crate::request::Response;
 
     #[test]
     fn paths_are_those_of_the_api() {

@@ -107,10 +107,11 @@ async fn delete(api: &Loopback, name: &str) -> Result<(), Pending> {
     namespace.set(&["status", "phase"], "Terminating");
     let progress = clear(api, &namespace).await;
     conditions::report(&mut namespace, &progress, &time::now());
-    if *namespace.get("status") != before
-        && let Some(written) = found(api.replace(path.subresource("status"), &namespace).await)?
-    {
-        namespace = written;
+    if *namespace.get("status") != before {
+        match found(api.replaced(path.subresource("status"), namespace).await)? {
+            Some(written) => namespace = written,
+            None => return Ok(()),
+        }
     }
     match progress {
         Progress { failures, .. } if !failures.is_empty() => Err(Pending::Failed(failures)),
@@ -161,7 +162,7 @@ async fn finalize(api: &Loopback, path: Path<'_>, mut namespace: Value) -> Resul
             return Ok(());
         }
         namespace.set(&["spec", "finalizers"], left);
-        match found(api.replace(path.subresource("finalize"), &namespace).await) {
+        match found(api.replace(path.subresource("finalize"), namespace).await) {
             Err(e) if e.code == 409 => match found(api.get(path).await)? {
                 Some(live) if live.uid() == uid => namespace = live,
                 _ => return Ok(()),

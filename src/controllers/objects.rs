@@ -11,7 +11,7 @@ use crate::client::{Change, Informer};
 use crate::registry::{StoreLookup, StoredResource};
 use crate::storage::Storage;
 use crate::sync::Mutex;
-use crate::tasks::{Signal, TaskGroup};
+use crate::tasks::{Signal, TaskGroup, off_thread};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -139,6 +139,18 @@ impl Objects {
     }
 }
 
+/// Reports the objects of a resource as deleted.
+fn report_gone(of: &Followed, observers: &[Observer]) {
+    for (key, object) in of.objects.snapshot().iter() {
+        let change = Change {
+            key,
+            old: Some(object),
+            new: None,
+        };
+        observers.iter().for_each(|f| f(&of.resource, &change));
+    }
+}
+
 /// Keeps the set of followed resources.
 struct Following {
     observers: Arc<[Observer]>,
@@ -207,30 +219,31 @@ impl Following {
             return;
         };
         let served = kinds.stored().await;
+        // By names, since there may be thousands of definitions.
+        let by_kind: HashMap<(&Str, &Str), &StoredResource> = served.iter().map(|s| ((&s.group, &s.kind), s)).collect();
         // The storage of a definition that was deleted and created again is another one.
         let is_same = |a: &Followed, b: &StoredResource| {
             let names = [&a.resource.group, &a.resource.plural, &a.resource.kind];
             names == [&b.group, &b.plural, &b.kind] && Arc::ptr_eq(&a.storage, &b.storage)
         };
-        let observers = self.observers.clone();
-        self.followed.retain(|_, of| {
-            let kept = !of.custom || served.iter().any(|s| is_same(of, s));
-            if !kept {
+        let mut gone = Vec::new();
+        self.followed.retain(|(group, kind), of| {
+            let same = by_kind.get(&(group, kind)).is_some_and(|s| is_same(of, s));
+            if of.custom && !same {
                 of.stop.fire();
-                // Its objects are gone with the definition.
-                for (key, object) in of.objects.snapshot().iter() {
-                    let change = Change {
-                        key,
-                        old: Some(object),
-                        new: None,
-                    };
-                    observers.iter().for_each(|f| f(&of.resource, &change));
-                }
+                gone.push(of.clone());
+                return false;
             }
-            kept
+            true
         });
+        for of in gone {
+            // Its objects are gone with the definition, and there may be any number.
+            let observers = self.observers.clone();
+            off_thread(0, move || report_gone(&of, &observers)).await;
+        }
         for of in served {
-            if !self.followed.values().any(|f| is_same(f, &of)) {
+            let known = self.followed.get(&(of.group.clone(), of.kind.clone()));
+            if !known.is_some_and(|f| is_same(f, &of)) {
                 self.add(of, true);
             }
         }

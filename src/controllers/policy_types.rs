@@ -81,12 +81,12 @@ pub(crate) fn start(term: &Term) {
                 true => Value::object(),
                 false => json!({"expressionWarnings": (warnings)}),
             };
-            let patch = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            let patch: Value = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
                 "metadata": {"name": (name.as_str())},
                 "status": {"observedGeneration": (policy.generation), "typeChecking": (checked)}});
             let path = Path::of(GROUP, "v1", "", RESOURCE).name(&name).subresource("status");
             let path = format!("{path}?fieldManager={QUEUE}&force=true");
-            found(api.patch(path, APPLY, &patch).await).map(drop)
+            found(api.patch(path, APPLY, patch).await).map(drop)
         }
     });
 }
@@ -94,7 +94,9 @@ pub(crate) fn start(term: &Term) {
 /// The warnings about the expressions of a policy.
 async fn check(schemas: &Schemas, policy: &Arc<Value>) -> Result<Vec<Value>, Failure> {
     let served = schemas.served().await?;
-    let kinds = kinds::to_check(policy, &served);
+    let rules = policy.clone();
+    let kinds = off_thread(0, move || kinds::to_check(&rules, &served)).await;
+    let kinds = kinds.ok_or_else(too_long)?;
     let params = kinds::of_params(policy);
     let wanted: Vec<Gvk> = kinds.iter().chain(&params).cloned().collect();
     let mut shapes = schemas.find(&wanted).await?;
@@ -107,7 +109,11 @@ async fn check(schemas: &Schemas, policy: &Arc<Value>) -> Result<Vec<Value>, Fai
         .collect();
     let policy = policy.clone();
     let warnings = off_thread(0, move || warnings(&policy, &objects, params.as_ref())).await;
-    warnings.ok_or_else(|| Failure::unreadable("the types of the policy could not be checked in time"))
+    warnings.ok_or_else(too_long)
+}
+
+fn too_long() -> Failure {
+    Failure::unreadable("the types of the policy could not be checked in time")
 }
 
 fn warnings(policy: &Value, objects: &[(Gvk, Shape)], params: Option<&Shape>) -> Vec<Value> {

@@ -1,7 +1,8 @@
 //! The ConfigMap `kube-root-ca.crt` of every namespace: the CA certificates with which Pods verify this
 //! server (`pkg/controller/certificates/rootcacertpublisher`).
 
-use super::loopback::{Path, found};
+use super::loopback::{Path, encode, found};
+use super::sized;
 use super::term::Term;
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::{Str, Value};
@@ -10,6 +11,8 @@ use crate::storage::MinRevision;
 
 const QUEUE: &str = "root_ca_cert_publisher";
 const NAME: &str = "kube-root-ca.crt";
+/// Namespaces that are queued before other tasks get their turn.
+const BATCH: usize = 256;
 const DESCRIPTION: &str = "kubernetes.io/description";
 const TEXT: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \
                     the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of \
@@ -41,9 +44,12 @@ pub(crate) fn start(term: &Term) {
     let (mut changes, every, all) = (ca.subscribe(), queue.clone(), namespaces.clone());
     term.tasks().spawn_until_stopped("root CA", async move {
         while changes.changed().await.is_ok() {
-            all.snapshot()
-                .keys()
-                .for_each(|namespace| every.add(namespace.as_ref().into()));
+            for (n, namespace) in all.snapshot().keys().enumerate() {
+                every.add(namespace.as_ref().into());
+                if n % BATCH == BATCH - 1 {
+                    tokio::task::yield_now().await;
+                }
+            }
         }
     });
     let ca = ca.clone();
@@ -56,12 +62,14 @@ pub(crate) fn start(term: &Term) {
             let wanted = json!({"ca.crt": (String::from_utf8_lossy(&ca.current().pem))});
             let path = Path::core(&namespace, "configmaps");
             let live = maps.get(&format!("{namespace}/{NAME}"), MinRevision::Any).await;
-            let written = match live.ok().flatten().map(|entry| entry.decode()) {
+            let of = wanted.clone();
+            let corrected = sized::read(live.ok().flatten(), move |live| {
+                corrected(live.decode(), &of).map(|map| encode(&map))
+            });
+            let written = match corrected.await? {
                 None => api.create(path, &published(&namespace, wanted)).await,
-                Some(live) => match corrected(live, &wanted) {
-                    Some(map) => api.replace(path.name(NAME), &map).await,
-                    None => return Ok(()),
-                },
+                Some(Some(map)) => api.replace(path.name(NAME), map).await,
+                Some(None) => return Ok(()),
             };
             match found(written) {
                 Err(e) if e.code == 409 || e.has_reason("NamespaceTerminating") => Ok(()),

@@ -13,9 +13,11 @@ mod slices;
 mod subsets;
 mod trigger;
 mod workloads;
+mod writes;
 
 use super::events::{Recorder, Reference};
 use super::loopback::{Failure, Loopback, Path, found};
+use super::sized;
 use super::term::Term;
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::{Map, Str, Value};
@@ -23,13 +25,14 @@ use crate::client::{Change, Informer};
 use crate::json;
 use crate::storage::{Entry, MinRevision, Storage};
 use crate::sync::Mutex;
-use crate::tasks::{WorkQueue, off_thread};
-use slices::Plan;
-use std::collections::{BTreeSet, HashMap};
+use crate::tasks::WorkQueue;
+use imbl::OrdSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use trigger::TriggerTimes;
 use workloads::{Workloads, namespace_of};
+use writes::Writes;
 
 pub(crate) use legacy::start as start_endpoints;
 pub(crate) use metrics::SliceMetrics;
@@ -39,8 +42,8 @@ const QUEUE: &str = "endpoint_slice";
 const GROUP: &str = "discovery.k8s.io";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 const WORKERS: usize = 5;
-/// Endpoints from this number on are computed off the reactor.
-const MANY: usize = 32;
+/// Slices of a Service that are read before other tasks get their turn.
+const BATCH: usize = 64;
 /// Delay after a change of a slice that another client made; upstream's.
 const OTHERS: Duration = Duration::from_secs(1);
 
@@ -69,7 +72,7 @@ impl SliceLabels {
 /// The EndpointSlices that one loop manages, by the key of their Service.
 struct OwnSlices {
     manager: &'static str,
-    keys: Mutex<HashMap<Str, BTreeSet<Str>>>,
+    keys: Mutex<HashMap<Str, OrdSet<Str>>>,
     informer: Informer<SliceLabels>,
     storage: Arc<dyn Storage>,
 }
@@ -106,7 +109,7 @@ impl OwnSlices {
         if let Some(of) = old.and_then(|s| keys.get_mut(s)) {
             of.remove(key);
         }
-        if let Some(service) = old.filter(|s| keys.get(*s).is_some_and(BTreeSet::is_empty)) {
+        if let Some(service) = old.filter(|s| keys.get(*s).is_some_and(OrdSet::is_empty)) {
             keys.remove(service);
         }
         if let Some(service) = new {
@@ -114,31 +117,32 @@ impl OwnSlices {
         }
     }
 
-    /// The slices of a Service, without those that are being deleted. Includes everything that was written
-    /// before.
-    async fn of(&self, service: &str) -> Result<Vec<Value>, Failure> {
+    /// The slices of a Service. Includes everything that was written before.
+    async fn of(&self, service: &str) -> Result<Vec<Arc<Entry>>, Failure> {
         self.informer.catch_up(&*self.storage).await;
-        let keys: Vec<Str> = {
-            let keys = self.keys.lock();
-            keys.get(service).into_iter().flatten().cloned().collect()
-        };
+        // A shared set, so that the lock is not held for thousands of keys.
+        let keys = self.keys.lock().get(service).cloned().unwrap_or_default();
         let mut slices = Vec::with_capacity(keys.len());
         for key in &keys {
-            slices.extend(read(&*self.storage, key).await?);
+            slices.extend(self.storage.get(key, MinRevision::Any).await?);
+            // Reads of the cache are ready at once.
+            if slices.len().is_multiple_of(BATCH) {
+                tokio::task::yield_now().await;
+            }
         }
-        slices.retain(|s| !s.is_being_deleted());
         Ok(slices)
     }
 }
 
-/// The stored object.
-async fn read(storage: &dyn Storage, key: &str) -> Result<Option<Value>, Failure> {
-    let Some(entry) = storage.get(key, MinRevision::Any).await? else {
-        return Ok(None);
-    };
-    // An endpoint takes about this many bytes.
-    let endpoints = entry.json.len() / 256;
-    compute(endpoints, move || entry.decode()).await.map(Some)
+/// The size of these objects in bytes.
+fn size_of(entries: &[Arc<Entry>]) -> usize {
+    entries.iter().map(|entry| sized::size(entry)).sum()
+}
+
+/// Decodes slices, without those that are being deleted.
+fn decoded(slices: &[Arc<Entry>]) -> Vec<Value> {
+    let all = slices.iter().map(|entry| entry.decode());
+    all.filter(|slice| !slice.is_being_deleted()).collect()
 }
 
 /// The zone of a Node; empty if it has none.
@@ -176,39 +180,28 @@ fn name_prefix(service: &str) -> String {
 async fn carry_out(
     api: &Loopback,
     namespace: &str,
-    plan: Plan,
+    writes: Writes,
     deleting: bool,
     metrics: Option<&SliceMetrics>,
 ) -> Result<(), Failure> {
     let count = |operation| metrics.iter().for_each(|m| m.changed(operation));
     let path = Path::of(GROUP, "v1", namespace, "endpointslices");
-    for slice in plan.create.iter().filter(|_| !deleting) {
+    for slice in writes.create.into_iter().filter(|_| !deleting) {
         match api.create(path, slice).await {
             Err(e) if e.has_reason("NamespaceTerminating") => return Ok(()),
             other => other?,
         };
         count("create");
     }
-    for slice in &plan.update {
-        api.replace(path.name(slice.name()), slice).await?;
+    for (name, slice) in writes.update {
+        api.replace(path.name(&name), slice).await?;
         count("update");
     }
-    for slice in &plan.delete {
-        let deleted = api.delete(path.name(slice.name()), &Value::object()).await;
-        found(deleted.map(|()| Value::Null))?;
+    for name in &writes.delete {
+        found(api.delete(path.name(name), &Value::object()).await)?;
         count("delete");
     }
     Ok(())
-}
-
-/// Runs `work` about this many endpoints, off the reactor if they are many.
-async fn compute<T: Send + 'static>(count: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
-    match count < MANY {
-        true => Ok(work()),
-        false => off_thread(0, work)
-            .await
-            .ok_or_else(|| Failure::unreadable("the gateway is shutting down")),
-    }
 }
 
 /// Keeps the EndpointSlices of Services with selectors.
@@ -273,21 +266,21 @@ impl Slices {
         }
         let namespace = namespace_of(&key);
         let existing = self.own.of(&key).await?;
-        let count = self.workloads.count(&key, &service);
+        let size = self.workloads.size(&key, &service) + size_of(&existing);
         let (own, of, at) = (self.clone(), service.clone(), key.clone());
-        let mut plan = compute(count, move || {
+        let mut writes = sized::compute(size, move || {
             let pods = own.workloads.pods_of(&at, &of);
             let nodes = own.nodes.snapshot();
             let zone = |node: &str| nodes.get(node).map(|z| z.0.clone());
-            let mut plan = slices::plan(&of, namespace_of(&at), &pods, zone, existing);
+            let mut plan = slices::plan(&of, namespace_of(&at), &pods, zone, decoded(&existing));
             plan.mark(own.times.update(&at, &of, &pods));
-            plan
+            Writes::from(plan)
         })
         .await?;
-        let missing = std::mem::take(&mut plan.missing);
-        self.metrics.planned(&key, &service, &plan);
+        let missing = writes.missing.take();
+        self.metrics.planned(&key, &service, &writes);
         let metrics = Some(&*self.metrics);
-        let done = carry_out(&self.api, namespace, plan, service.is_being_deleted(), metrics).await;
+        let done = carry_out(&self.api, namespace, writes, service.is_being_deleted(), metrics).await;
         let Some(failed) = done.err().or_else(|| missing.map(Failure::unreadable)) else {
             return Ok(());
         };

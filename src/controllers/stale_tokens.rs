@@ -3,6 +3,7 @@
 
 use super::loopback::{Failure, Loopback, MERGE_PATCH, Path, found};
 use super::secrets::{AccountToken, Secret};
+use super::sized;
 use super::term::Term;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;
@@ -11,7 +12,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::authz::node::for_each_secret;
 use crate::client::Informer;
 use crate::json;
-use crate::storage::{ListOptions, MinRevision, Storage};
+use crate::storage::{Entry, ListOptions, MinRevision, Storage};
 use ::time::OffsetDateTime;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
@@ -23,8 +24,8 @@ const INTERVAL: Duration = Duration::from_secs(24 * 3600);
 const TRACKED: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
-/// Pods that are read before other tasks get their turn.
-const BATCH: usize = 64;
+/// Secrets that are looked at before other tasks get their turn.
+const BATCH: usize = 256;
 
 struct Cleaner {
     secrets: Informer<Secret>,
@@ -44,8 +45,20 @@ enum Verdict {
     Delete,
 }
 
-/// The names of the Secrets that the Pods of a namespace use.
-type Mounted = HashMap<Str, HashSet<Str>>;
+/// What a pass has read.
+#[derive(Default)]
+struct Seen {
+    /// By namespace, the names of the Secrets that its Pods use.
+    mounted: HashMap<Str, HashSet<Str>>,
+    /// The Secrets that each ServiceAccount lists, by its key.
+    accounts: HashMap<Str, Listed>,
+}
+
+/// The Secrets that a ServiceAccount lists.
+struct Listed {
+    uid: Str,
+    secrets: HashSet<Str>,
+}
 
 /// Starts the loop.
 pub(crate) fn start(term: &Term) {
@@ -91,10 +104,13 @@ impl Cleaner {
         if limit < tracked + ::time::Duration::DAY {
             return Ok(());
         }
-        let mut mounted = Mounted::new();
-        for (key, secret) in self.secrets.snapshot().iter() {
+        let mut seen = Seen::default();
+        for (n, (key, secret)) in self.secrets.snapshot().iter().enumerate() {
+            if n % BATCH == BATCH - 1 {
+                tokio::task::yield_now().await;
+            }
             let Some(token) = secret.account() else { continue };
-            if let Err(error) = self.look_at(key, token, now, limit, &mut mounted).await {
+            if let Err(error) = self.look_at(key, token, now, limit, &mut seen).await {
                 tracing::warn!(%error, secret = %key, "an unused service account token was not cleaned up");
             }
         }
@@ -107,19 +123,18 @@ impl Cleaner {
         token: &AccountToken,
         now: OffsetDateTime,
         limit: OffsetDateTime,
-        mounted: &mut Mounted,
+        seen: &mut Seen,
     ) -> Result<(), Failure> {
         let live = self.stored.get(key, MinRevision::Any).await?;
-        let (Some(secret), Some((namespace, name))) =
-            (live.map(|entry| entry.decode_parts(&PARTS)), key.split_once('/'))
-        else {
+        let secret = sized::read(live, |entry| entry.decode_parts(&PARTS)).await?;
+        let (Some(secret), Some((namespace, name))) = (secret, key.split_once('/')) else {
             return Ok(());
         };
         let verdict = verdict(&secret, limit);
-        if verdict == Verdict::Keep || !self.is_generated(namespace, name, token).await? {
+        if verdict == Verdict::Keep || !self.is_generated(namespace, name, token, seen).await? {
             return Ok(());
         }
-        if self.mounted(namespace, mounted).await?.contains(name) {
+        if self.mounted(namespace, &mut seen.mounted).await?.contains(name) {
             return Ok(());
         }
         let path = Path::core(namespace, "secrets").name(name);
@@ -127,7 +142,7 @@ impl Cleaner {
             Verdict::Keep => return Ok(()),
             Verdict::Invalidate => {
                 let patch = json!({"metadata": {"uid": (secret.uid()), "labels": {INVALID_SINCE: (day(now))}}});
-                self.api.patch(path, MERGE_PATCH, &patch).await.map(drop)
+                self.api.patch(path, MERGE_PATCH, &patch).await
             }
             Verdict::Delete => {
                 let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions",
@@ -135,36 +150,67 @@ impl Cleaner {
                 self.api.delete(path, &options).await
             }
         };
-        match found(done.map(|()| Value::Null)) {
+        match found(done) {
             Err(e) if e.code == 409 => Ok(()),
             other => other.map(drop),
         }
     }
 
     /// Whether the ServiceAccount lists the Secret, as it does those that were generated for it.
-    async fn is_generated(&self, namespace: &str, name: &str, token: &AccountToken) -> Result<bool, Failure> {
-        let key = format!("{namespace}/{}", token.account);
-        let account = self.accounts.get(&key, MinRevision::Any).await?;
-        let account = account.map(|entry| entry.decode()).filter(|a| token.is_of(a));
-        Ok(account.is_some_and(|a| a.get("secrets").items().iter().any(|s| s.str_at(&["name"]) == name)))
+    async fn is_generated(
+        &self,
+        namespace: &str,
+        name: &str,
+        token: &AccountToken,
+        seen: &mut Seen,
+    ) -> Result<bool, Failure> {
+        let key = Str::from(format!("{namespace}/{}", token.account));
+        if !seen.accounts.contains_key(&key) {
+            let account = self.accounts.get(&key, MinRevision::Any).await?;
+            let listed = sized::read(account, Listed::from_entry).await?;
+            seen.accounts.extend(listed.map(|listed| (key.clone(), listed)));
+        }
+        let listed = seen.accounts.get(&key).filter(|of| token.is_of_uid(&of.uid));
+        Ok(listed.is_some_and(|of| of.secrets.contains(name)))
     }
 
-    async fn mounted<'a>(&self, namespace: &str, known: &'a mut Mounted) -> Result<&'a HashSet<Str>, Failure> {
+    async fn mounted<'a>(
+        &self,
+        namespace: &str,
+        known: &'a mut HashMap<Str, HashSet<Str>>,
+    ) -> Result<&'a HashSet<Str>, Failure> {
         if !known.contains_key(namespace) {
             let mut names = HashSet::new();
             let pods = self.pods.list(ListOptions::latest(namespace)).await?;
-            for batch in pods.entries.chunks(BATCH) {
-                for entry in batch {
-                    let pod = entry.decode_parts(&POD);
-                    for_each_secret(&pod, |name| {
-                        names.insert(name.into());
-                    });
-                }
+            for (bytes, batch) in sized::batches(&pods.entries) {
+                names = sized::compute(bytes, move || mounted(names, &batch)).await?;
                 tokio::task::yield_now().await;
             }
             known.insert(namespace.into(), names);
         }
         Ok(&known[namespace])
+    }
+}
+
+/// Adds the names of the Secrets that Pods use.
+fn mounted(mut names: HashSet<Str>, pods: &[Arc<Entry>]) -> HashSet<Str> {
+    for entry in pods {
+        for_each_secret(&entry.decode_parts(&POD), |name| {
+            names.insert(name.into());
+        });
+    }
+    names
+}
+
+impl Listed {
+    fn from_entry(entry: &Entry) -> Self {
+        static ACCOUNT: LazyLock<Mask> = LazyLock::new(|| Mask::of(&["metadata.uid", "secrets.name"]));
+        let account = entry.decode_parts(&ACCOUNT);
+        let secrets = account.get("secrets").items().iter();
+        Self {
+            uid: account.uid().into(),
+            secrets: secrets.map(|s| s.str_at(&["name"]).into()).collect(),
+        }
     }
 }
 

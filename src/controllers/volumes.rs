@@ -2,7 +2,7 @@
 //! PersistentVolumes, once a deleted claim is used by no Pod and a deleted volume is not bound
 //! (`pkg/controller/volume/{pvcprotection,pvprotection}`).
 
-use super::loopback::{Failure, Loopback, Path, found};
+use super::loopback::{Failure, JSON, Loopback, Path, encode, found};
 use super::term::Term;
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;
@@ -13,6 +13,8 @@ use std::sync::{Arc, LazyLock};
 
 const CLAIMS: &str = "pvcprotection";
 const VOLUMES: &str = "pvprotection";
+/// Pods that are looked at before other tasks get their turn.
+const BATCH: usize = 256;
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
 
@@ -23,6 +25,7 @@ struct PodClaims {
     scheduled: bool,
     /// No longer runs, so that its claims are looked at again.
     terminated: bool,
+    /// Sorted, as the others.
     names: Vec<Str>,
     /// Claims of ephemeral volumes, which are not in use any more when the Pod only waits to be removed.
     ephemeral: Vec<Str>,
@@ -57,11 +60,13 @@ impl PodClaims {
                 claims.ephemeral.push(name.into());
             }
         }
+        claims.names.sort_unstable();
+        claims.ephemeral.sort_unstable();
         claims
     }
 
     fn uses(&self, claim: &str) -> bool {
-        let listed = |names: &[Str]| names.iter().any(|n| n == claim);
+        let listed = |names: &[Str]| names.binary_search_by(|n| n.as_str().cmp(claim)).is_ok();
         self.scheduled && (listed(&self.names) || !self.shut_down && listed(&self.ephemeral))
     }
 }
@@ -126,7 +131,7 @@ pub(crate) fn start_claims(term: &Term) {
                 return Ok(());
             }
             pods.catch_up(&*storage).await;
-            match is_used(&pods, &key) {
+            match is_used(&pods, &key).await {
                 true => Ok(()),
                 false => release(&api, &key, "persistentvolumeclaims", CLAIM_FINALIZER).await,
             }
@@ -134,16 +139,24 @@ pub(crate) fn start_claims(term: &Term) {
     });
 }
 
-fn is_used(pods: &Informer<PodClaims>, key: &str) -> bool {
+/// Whether a Pod of its namespace uses a claim.
+async fn is_used(pods: &Informer<PodClaims>, key: &str) -> bool {
     let Some((namespace, claim)) = key.split_once('/') else {
         return false;
     };
     let prefix = format!("{namespace}/");
     let all = pods.snapshot();
     let of_namespace = all.range::<_, str>((std::ops::Bound::Included(&*prefix), std::ops::Bound::Unbounded));
-    of_namespace
-        .take_while(|(pod, _): &(&Arc<str>, _)| pod.starts_with(&prefix))
-        .any(|(_, pod)| pod.uses(claim))
+    let of_namespace = of_namespace.take_while(|(pod, _): &(&Arc<str>, _)| pod.starts_with(&prefix));
+    for (n, (_, pod)) in of_namespace.enumerate() {
+        if pod.uses(claim) {
+            return true;
+        }
+        if n % BATCH == BATCH - 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+    false
 }
 
 /// Removes the finalizer from the volumes.
@@ -174,19 +187,22 @@ pub(crate) fn start_volumes(term: &Term) {
     });
 }
 
-async fn release(api: &Loopback, key: &str, resource: &str, finalizer: &str) -> Result<(), Failure> {
+async fn release(api: &Loopback, key: &str, resource: &str, finalizer: &'static str) -> Result<(), Failure> {
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
     let path = Path::core(namespace, resource).name(name);
-    let Some(mut object) = found(api.get(path).await)? else {
-        return Ok(());
+    let released = move |mut object: Value| {
+        if !object.is_being_deleted() {
+            return None;
+        }
+        let left = object.finalizers().into_iter().filter(|f| *f != finalizer);
+        let left: Vec<Value> = left.map(Value::from).collect();
+        object.set_meta("finalizers", left);
+        Some(encode(&object))
     };
-    if !object.is_being_deleted() {
-        return Ok(());
+    match found(api.extract(path, JSON, released).await)?.flatten() {
+        Some(object) => found(api.replace(path, object).await).map(drop),
+        None => Ok(()),
     }
-    let left = object.finalizers().into_iter().filter(|f| *f != finalizer);
-    let left: Vec<Value> = left.map(Value::from).collect();
-    object.set_meta("finalizers", left);
-    found(api.replace(path, &object).await).map(drop)
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ async fn status(probe: &dyn Probe) -> Arc<Entry> {
         fields: draft.fields,
         stale: false,
         shape: Default::default(),
+        extracted: Default::default(),
         encodings: Default::default(),
     })
 }

@@ -183,7 +183,7 @@ impl ResourceBuilder {
                         .collect()
                 })
             },
-            reads: None,
+            unstored: None,
         });
         let (gvk, gvr) = (own.gvk(), own.gvr);
         let mut subresources = hub.subresources.clone();
@@ -227,7 +227,7 @@ impl ResourceBuilder {
         self.0.selectable = Some(SelectableFields {
             names: keys.clone(),
             extract: Arc::new(move |v| keys.iter().cloned().zip(extract(v)).collect()),
-            reads: None,
+            unstored: None,
         });
         self
     }

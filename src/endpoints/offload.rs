@@ -2,10 +2,8 @@
 
 use crate::apimachinery::status::{Result, Status};
 use crate::tasks::compute::{self, Error};
+pub(super) use compute::{is_heavy, is_large};
 use std::future::Future;
-
-/// Stored objects up to this size are decoded on the reactor.
-const LIVE: usize = 32 << 10;
 
 /// Runs part of a verb on the current pool, or in place if there is none.
 pub(super) async fn run_offloaded<T: Send + 'static>(
@@ -15,11 +13,6 @@ pub(super) async fn run_offloaded<T: Send + 'static>(
     compute::offload(memory, work)
         .await
         .unwrap_or_else(|e| Err(offload_error_status(e)))
-}
-
-/// True if processing this many stored bytes would block a reactor thread for too long.
-pub(super) fn is_heavy(stored: usize) -> bool {
-    stored > LIVE
 }
 
 /// The Status for a computation that was rejected or interrupted.

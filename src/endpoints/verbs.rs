@@ -14,6 +14,7 @@ pub(crate) mod watch;
 
 use super::call::Call;
 use super::negotiate::Negotiated;
+use super::offload;
 use super::options::Query;
 use super::respond;
 use super::route::Action;
@@ -42,6 +43,9 @@ pub(crate) async fn run(action: Action, call: Call, body: Body) -> VerbResult {
     }
 }
 
+/// Estimated memory, in bytes, for encoding a large object.
+const MEMORY_TO_ENCODE: usize = 12 << 20;
+
 /// The parts of a call needed to respond to a write; moved into the task that runs the write.
 struct Reply {
     negotiated: Negotiated,
@@ -62,7 +66,21 @@ impl Reply {
         }
     }
 
-    fn object(&self, code: u16, written: &ResultObject) -> VerbResult {
+    /// The response with an object, encoded off the reactor if it is large and its stored bytes are not the
+    /// response.
+    async fn object(self, code: u16, written: ResultObject) -> VerbResult {
+        let heavy = match &written {
+            ResultObject::Stored(_) if self.negotiated.is_plain() && !written.is_compressed() => false,
+            ResultObject::Stored(entry) => offload::is_heavy(entry.json.len()),
+            ResultObject::Tree(object) => offload::is_large(object),
+        };
+        if heavy {
+            return offload::run_offloaded(MEMORY_TO_ENCODE, async move { self.encoded(code, &written) }).await;
+        }
+        self.encoded(code, &written)
+    }
+
+    fn encoded(&self, code: u16, written: &ResultObject) -> VerbResult {
         respond::object(
             code,
             written,

@@ -8,6 +8,7 @@ use super::write::WriteOptions;
 use crate::admission::{Admission, Attributes, Operation};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
+use crate::tasks::compute;
 use std::sync::Arc;
 
 /// A write that the mutating phase has admitted.
@@ -45,6 +46,8 @@ pub(super) async fn mutate<'a>(
         reinvocation: Arc::default(),
     };
     store.admission.mutate(&attributes, object).await?;
+    // Defaults and plugins can make a large object of a small one.
+    compute::leave_reactor_with(object).await;
     Ok(Mutated {
         admission: &*store.admission,
         attributes,

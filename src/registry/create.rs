@@ -19,6 +19,7 @@ use crate::apimachinery::value::Value;
 use crate::apimachinery::{names, time};
 use crate::registry::schema::reset_set;
 use crate::storage::{Error, Precondition};
+use crate::tasks::compute;
 
 impl Store {
     /// Creates `object`, which must be decoded and normalised and have a name or generateName, in
@@ -188,7 +189,13 @@ async fn checked(
             Err(e) => return Err(errors::write(&e, &resource.group_resource(), object.name())),
         }
     };
-    let dying = existing.is_some_and(|e| e.decode().is_being_deleted());
+    let dying = match existing {
+        Some(entry) => {
+            compute::leave_reactor_to_decode(entry.json.len()).await;
+            entry.decode().is_being_deleted()
+        }
+        None => false,
+    };
     Ok(Err(taken(store, object, dying)))
 }
 

@@ -22,6 +22,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, Error, MinRevision, Precondition};
+use crate::tasks::compute;
 use std::sync::Arc;
 
 impl Store {
@@ -59,6 +60,7 @@ pub(super) async fn delete_as(
         let Some(live) = current else {
             return Err(Status::not_found(&gr, name));
         };
+        compute::leave_reactor_to_decode(live.json.len()).await;
         let old = Arc::new(live.decode());
         check_preconditions(&store.resource, name, &old, options, marked)?;
         if let Some(deletion) = store.strategy.deletion() {

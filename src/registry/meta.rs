@@ -224,7 +224,7 @@ pub(crate) fn dedup_owner_references(object: &mut Value, warnings: &Warnings, af
 
 /// Encodes the object for storage, together with its selectable fields.
 pub(super) fn draft(resource: &Resource, object: &Value) -> Draft {
-    let stored = resource.selectable.as_ref().filter(|s| s.reads.is_none());
+    let stored = resource.selectable.as_ref().filter(|s| s.unstored.is_none());
     let fields = stored.map_or_else(Vec::new, |s| (s.extract)(object));
     Draft::new(object, fields)
 }

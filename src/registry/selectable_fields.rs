@@ -15,8 +15,27 @@ pub(crate) struct SelectableFields {
     pub names: Arc<[Str]>,
     /// Extracts their values from an object, one pair per name.
     pub extract: ExtractFields,
-    /// `None` if the values are stored with each entry. Otherwise `extract` is called whenever a selector
-    /// needs them, with the parts of the object that the mask selects. That is slower, but follows a change
-    /// of the fields at once.
-    pub reads: Option<Mask>,
+    /// `None` if the values are stored with each entry. Otherwise `extract` is called when a selector first
+    /// needs those of an entry. That is slower, but follows a change of the fields at once.
+    pub unstored: Option<UnstoredFields>,
+}
+
+/// How to extract fields that are not stored with the entries.
+#[derive(Clone, Debug)]
+pub(crate) struct UnstoredFields {
+    /// The parts of an object that [`SelectableFields::extract`] reads.
+    pub reads: Mask,
+    /// Distinguishes what was extracted from an entry by this definition of the fields from what was by
+    /// others, such as a former one.
+    pub extractor: usize,
+}
+
+impl UnstoredFields {
+    /// Fields that are extracted from these parts of an object.
+    pub(crate) fn new(reads: Mask) -> Self {
+        Self {
+            reads,
+            extractor: uuid::Uuid::new_v4().as_u128() as usize,
+        }
+    }
 }

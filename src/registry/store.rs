@@ -13,6 +13,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::value::Value;
 use crate::storage::{Budget, Entry, ListOptions, Listing, MinRevision, Storage, Watch, WatchOptions};
+use crate::tasks::compute;
 use std::sync::Arc;
 
 /// The verbs of one resource over its storage.
@@ -155,7 +156,9 @@ impl Store {
     /// # Errors
     /// 404, and the errors of storage.
     pub async fn get_value(&self, namespace: &str, name: &str) -> Result<Value> {
-        Ok(self.get(namespace, name, MinRevision::Latest).await?.decode())
+        let entry = self.get(namespace, name, MinRevision::Latest).await?;
+        compute::leave_reactor_to_decode(entry.json.len()).await;
+        Ok(entry.decode())
     }
 
     /// Returns the latest state of all objects in `namespace`, or in all namespaces if it is empty.

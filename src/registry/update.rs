@@ -17,6 +17,7 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::registry::schema::reset_set;
 use crate::storage::{Entry, Error, MinRevision, Precondition};
+use crate::tasks::compute;
 use std::sync::Arc;
 
 impl Store {
@@ -121,6 +122,7 @@ impl Update<'_> {
         let resource = &store.resource;
         let strategy = &store.strategy;
         let gr = resource.group_resource();
+        compute::leave_reactor_to_decode(live.json.len()).await;
         let old = Arc::new(live.decode());
         self.check_uid(&old)?;
 

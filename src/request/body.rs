@@ -87,6 +87,15 @@ impl Body {
         }
     }
 
+    /// The bytes, shared, if the body is in memory.
+    pub fn to_full(&self) -> Option<Bytes> {
+        match &self.0 {
+            Inner::Empty => Some(Bytes::new()),
+            Inner::Full(b) => Some(b.clone()),
+            Inner::Failed(_) | Inner::Stream(_) => None,
+        }
+    }
+
     /// Takes the bytes if the body is in memory, and leaves the body empty. A stream is left untouched.
     pub fn take_full(&mut self) -> Option<Bytes> {
         match std::mem::take(&mut self.0) {

@@ -2,9 +2,10 @@
 //! [`keywords`](super::keywords) and [`structural`](super::structural) report them, and a definition that was
 //! stored before the validation existed must still work as far as possible.
 
+use super::enumeration::Enumeration;
 use super::format::{FormatCheck, Formats};
 use super::limits::{self, MAX_DEPTH};
-use super::pattern::Pattern;
+use super::pattern::{Pattern, PatternCache};
 use super::rules::Ruleset;
 use super::{Additional, Bound, Checks, CompileError, Default, ListKind, Node, Type};
 use crate::apimachinery::value::{Str, Value};
@@ -12,11 +13,12 @@ use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Compiles the schema of an object.
-pub(super) fn root(schema: &Value) -> Result<Node, CompileError> {
+/// Compiles the schema of an object, whose patterns `cache` will keep.
+pub(super) fn root(schema: &Value, cache: &Arc<PatternCache>) -> Result<Node, CompileError> {
     limits::check(schema)?;
     let mut compiler = Compiler {
         patterns: HashMap::new(),
+        cache,
     };
     compiler.node(schema, 0)
 }
@@ -24,6 +26,7 @@ pub(super) fn root(schema: &Value) -> Result<Node, CompileError> {
 struct Compiler<'s> {
     /// Many fields of generated definitions have the same pattern (those of quantities, for example).
     patterns: HashMap<&'s str, Option<Arc<Pattern>>>,
+    cache: &'s Arc<PatternCache>,
 }
 
 fn flag(s: &Value, name: &str) -> bool {
@@ -80,10 +83,14 @@ impl<'s> Compiler<'s> {
             node.items = Some(Box::new(self.node(items, depth + 1)?));
         }
         node.checks = self.checks(s, &node, depth)?.map(Box::new);
-        let mut below = node.properties.iter().map(|(_, p)| p).chain(node.items.as_deref());
-        node.has_rules = node.rules.is_some()
-            || below.any(|n| n.has_rules)
-            || matches!(&node.additional, Additional::Schema(s) if s.has_rules);
+        let additional = match &node.additional {
+            Additional::Schema(s) => Some(&**s),
+            _ => None,
+        };
+        let properties = node.properties.iter().map(|(_, p)| p);
+        let mut below = properties.chain(node.items.as_deref()).chain(additional);
+        node.has_rules = node.rules.is_some() || below.clone().any(|n| n.has_rules);
+        node.has_embedded = node.embedded || below.any(|n| n.has_embedded);
         Ok(node)
     }
 
@@ -128,7 +135,7 @@ impl<'s> Compiler<'s> {
             false => Formats::of(node.ty),
         };
         Ok(Some(Checks {
-            enumeration: s.get("enum").items().into(),
+            enumeration: Enumeration::of(s),
             minimum: bound("minimum", "exclusiveMinimum"),
             maximum: bound("maximum", "exclusiveMaximum"),
             multiple_of: s.get("multipleOf").as_f64(),
@@ -151,7 +158,8 @@ impl<'s> Compiler<'s> {
 
     fn pattern(&mut self, source: &'s str) -> Option<Arc<Pattern>> {
         let known = self.patterns.entry(source);
-        known.or_insert_with(|| Pattern::new(source).ok().map(Arc::new)).clone()
+        let new = || Pattern::new(source, self.cache).ok().map(Arc::new);
+        known.or_insert_with(new).clone()
     }
 }
 
@@ -163,7 +171,7 @@ fn default(value: &Value) -> Default {
 }
 
 /// About the memory of a value in bytes.
-fn size(value: &Value) -> usize {
+pub(super) fn size(value: &Value) -> usize {
     /// A node with its place in the parent, and its key.
     const NODE: usize = 64;
     checkpoint();

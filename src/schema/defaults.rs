@@ -13,6 +13,8 @@ pub(super) fn check(root: &Node, path: &FieldPath, pruned: bool) -> ErrorList {
     let mut checker = Checker {
         base: path,
         pruned,
+        steps: validate::Steps::new(),
+        budget: rules::evaluate::Budget::new(),
         errors: ErrorList::new(),
     };
     checker.node(root, &At::ROOT, &Meta::Outside, root, true);
@@ -20,10 +22,12 @@ pub(super) fn check(root: &Node, path: &FieldPath, pruned: bool) -> ErrorList {
 }
 
 /// Where a schema is in relation to an object with metadata.
+#[derive(Clone, Copy)]
 enum Meta<'a> {
     Outside,
-    /// Below `apiVersion`, `kind` or `metadata` of an object: the steps from it.
-    Inside(Vec<MetaStep<'a>>),
+    /// Below `apiVersion`, `kind` or `metadata` of an object: the last step from it, and where that begins, which
+    /// is `Outside` at the object.
+    Inside(MetaStep<'a>, &'a Meta<'a>),
 }
 
 #[derive(Clone, Copy)]
@@ -35,13 +39,16 @@ enum MetaStep<'a> {
 struct Checker<'p> {
     base: &'p FieldPath,
     pruned: bool,
+    /// Shared by all defaults, as what rules may cost: a schema may have a hundred thousand of them.
+    steps: validate::Steps,
+    budget: rules::evaluate::Budget,
     errors: ErrorList,
 }
 
 impl Checker<'_> {
     /// `object` is the schema of the object with metadata that `node` is in; `is_object` is true if it is
     /// `node` itself.
-    fn node<'n>(&mut self, node: &'n Node, at: &At<'_>, meta: &Meta<'n>, object: &'n Node, is_object: bool) {
+    fn node(&mut self, node: &Node, at: &At<'_>, meta: &Meta<'_>, object: &Node, is_object: bool) {
         checkpoint();
         let is_object = is_object || node.embedded;
         let (object, meta) = if is_object {
@@ -53,24 +60,24 @@ impl Checker<'_> {
             let path = at.below(self.base).child("default");
             match meta {
                 Meta::Outside => self.outside(node, &default.value, &path, is_object),
-                Meta::Inside(steps) => self.inside(node, &default.value, &path, steps, object),
+                Meta::Inside(..) => self.inside(node, &default.value, &path, meta, object),
             }
         }
-        let below = |step: MetaStep<'n>| match meta {
-            Meta::Outside => Meta::Outside,
-            Meta::Inside(steps) => Meta::Inside(steps.iter().copied().chain([step]).collect()),
-        };
         if let Some(items) = &node.items {
-            self.node(items, &at.name("items"), &below(MetaStep::Item), object, false);
+            let below = match meta {
+                Meta::Outside => Meta::Outside,
+                Meta::Inside(..) => Meta::Inside(MetaStep::Item, meta),
+            };
+            self.node(items, &at.name("items"), &below, object, false);
         }
         let properties_at = at.name("properties");
         for (name, property) in &node.properties {
-            let step = MetaStep::Member(name);
-            let meta = match is_object && prune::is_object_key(name) {
-                true => Meta::Inside(vec![step]),
-                false => below(step),
+            let begins = is_object && prune::is_object_key(name);
+            let below = match meta {
+                Meta::Outside if !begins => Meta::Outside,
+                _ => Meta::Inside(MetaStep::Member(name), meta),
             };
-            self.node(property, &properties_at.key(name), &meta, object, false);
+            self.node(property, &properties_at.key(name), &below, object, false);
         }
     }
 
@@ -88,10 +95,10 @@ impl Checker<'_> {
             Ok(_) => {
                 let mut errors = embedded::validate(node, &coerced, path, is_object);
                 if errors.is_empty() {
-                    errors = validate::default_value(node, &coerced, path);
+                    errors = validate::default_value(node, &coerced, path, &self.steps);
                 }
                 if errors.is_empty() {
-                    errors = by_rules(node, &coerced, path);
+                    errors = self.by_rules(node, &coerced, path);
                 }
                 self.errors.extend(errors);
             }
@@ -99,9 +106,11 @@ impl Checker<'_> {
     }
 
     /// A default within metadata has to be valid in an object that has nothing else.
-    fn inside(&mut self, node: &Node, default: &Value, path: &FieldPath, steps: &[MetaStep<'_>], object: &Node) {
+    fn inside(&mut self, node: &Node, default: &Value, path: &FieldPath, meta: &Meta<'_>, object: &Node) {
         let mut whole = default.clone();
-        for step in steps.iter().rev() {
+        let mut at = meta;
+        while let Meta::Inside(step, before) = at {
+            at = before;
             whole = match step {
                 MetaStep::Item => Value::Array(vec![whole]),
                 MetaStep::Member(name) => {
@@ -129,20 +138,24 @@ impl Checker<'_> {
                 let why = format!("must result in valid metadata: {why}");
                 self.errors.push(FieldError::invalid(path, default.clone(), why));
             }
-            None => self.errors.extend(validate::default_value(node, default, path)),
+            None => {
+                let errors = validate::default_value(node, default, path, &self.steps);
+                self.errors.extend(errors);
+            }
         }
     }
-}
 
-/// A default has to be valid when it is kept, and when it is new.
-fn by_rules(node: &Node, default: &Value, path: &FieldPath) -> ErrorList {
-    if !node.has_rules {
-        return ErrorList::new();
-    }
-    let kept = rules::evaluate::run(node, default, Some(default), path, false).errors;
-    match kept.is_empty() {
-        true => rules::evaluate::run(node, default, None, path, false).errors,
-        false => kept,
+    /// A default has to be valid when it is kept, and when it is new.
+    fn by_rules(&mut self, node: &Node, default: &Value, path: &FieldPath) -> ErrorList {
+        if !node.has_rules {
+            return ErrorList::new();
+        }
+        let budget = &mut self.budget;
+        let kept = rules::evaluate::run(node, default, Some(default), path, false, budget).errors;
+        match kept.is_empty() {
+            true => rules::evaluate::run(node, default, None, path, false, budget).errors,
+            false => kept,
+        }
     }
 }
 

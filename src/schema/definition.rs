@@ -13,6 +13,7 @@ use super::limits;
 use super::{CompileError, StructuralSchema, compile, defaults, keywords, rules, structural};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
+use std::sync::Arc;
 
 pub(crate) use super::field_path::{ArrayNotation, resolve};
 pub(crate) use super::keywords::{Ratcheted, any, children};
@@ -29,7 +30,7 @@ pub(crate) fn check(schema: &Value, path: &FieldPath, options: &Options) -> (Opt
         errors.push(too_costly(path, e));
         return (None, errors);
     }
-    let root = match compile::root(schema) {
+    let root = match compile::root(schema, &Arc::default()) {
         Ok(root) => root,
         Err(e) => {
             errors.push(too_costly(path, e));
@@ -83,7 +84,7 @@ pub(crate) fn is_structural(schema: &Value) -> bool {
 
 /// True if a default of a schema has fields that the schema does not know.
 pub(crate) fn has_unpruned_defaults(schema: &Value) -> bool {
-    is_structural(schema) && compile::root(schema).is_ok_and(|root| !defaults::are_pruned(&root))
+    is_structural(schema) && compile::root(schema, &Arc::default()).is_ok_and(|root| !defaults::are_pruned(&root))
 }
 
 /// True if the schema, or one in it, violates a rule that may be ratcheted.

@@ -14,14 +14,6 @@ use crate::interrupt::checkpoint;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-fn any(node: &Node) -> bool {
-    let additional = match &node.additional {
-        Additional::Schema(s) => any(s),
-        _ => false,
-    };
-    node.embedded || additional || node.items.as_deref().is_some_and(any) || node.properties.iter().any(|(_, n)| any(n))
-}
-
 /// Decodes the metadata of embedded objects below `base` as `ObjectMeta`. Unknown keys are removed and
 /// returned. With `root`, `v` itself is an object with metadata.
 ///
@@ -29,7 +21,7 @@ fn any(node: &Node) -> bool {
 /// The first value of a wrong type.
 pub(super) fn coerce(node: &Node, v: &mut Value, base: &FieldPath, root: bool) -> Result<Vec<String>, FieldError> {
     let mut found = StrictErrors::default();
-    if root || any(node) {
+    if root || node.has_embedded {
         coerce_below(node, v, &At::ROOT, root, base, &mut found)?;
     }
     let mut found = found.into_texts();
@@ -95,7 +87,7 @@ fn metadata(v: &mut Value, path: &FieldPath, found: &mut StrictErrors) -> Result
 /// an object with metadata.
 pub(super) fn validate(node: &Node, v: &Value, base: &FieldPath, root: bool) -> ErrorList {
     let mut errors = ErrorList::new();
-    if root || any(node) {
+    if root || node.has_embedded {
         validate_below(node, v, &At::ROOT, root, base, &mut errors);
     }
     errors

@@ -182,7 +182,7 @@ impl RestStrategy for SchemaStrategy {
     fn rules(&self) -> Rules {
         let inner = self.inner.rules();
         Rules {
-            costly_validation: inner.costly_validation || self.schema.has_rules(),
+            costly_validation: inner.costly_validation || self.schema.is_costly(),
             ..inner
         }
     }

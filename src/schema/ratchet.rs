@@ -3,6 +3,7 @@
 
 use super::{ListKind, Node};
 use crate::apimachinery::value::{Str, Value};
+use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
 /// The old items of a list of type map, by their keys. Of items with the same keys the first one counts.
@@ -47,6 +48,7 @@ fn key_of<'v>(keys: &[Str], item: &'v Value) -> Option<Vec<&'v Value>> {
 /// True if `new` equals `old` as upstream compares them: members that the schema does not declare make two
 /// objects differ, and the order of a list of type map is of no importance.
 pub(super) fn unchanged(node: &Node, new: &Value, old: &Value) -> bool {
+    checkpoint();
     match (new, old) {
         (Value::Object(n), Value::Object(o)) => {
             let same = |(key, v): (&str, &Value)| {

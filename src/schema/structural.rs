@@ -5,7 +5,7 @@ mod complete;
 mod nested;
 
 use super::path::At;
-use super::pattern::Pattern;
+use super::pattern;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::{Map, Value};
 use crate::interrupt::checkpoint;
@@ -200,12 +200,12 @@ impl Checker<'_> {
         if s.get("not").as_object().is_some() {
             self.nested(s.get("not"), &at.name("not"), false);
         }
-        let pattern = s.str_at(&["pattern"]);
-        if !pattern.is_empty()
-            && let Err(e) = Pattern::new(pattern)
+        let source = s.str_at(&["pattern"]);
+        if !source.is_empty()
+            && let Err(e) = pattern::check(source)
         {
             let why = format!("must be a valid regular expression, but isn't: {e}");
-            self.invalid(at, "pattern", pattern, &why);
+            self.invalid(at, "pattern", source, &why);
         }
     }
 

@@ -7,10 +7,10 @@ mod types;
 
 use super::limits::MAX_STEPS;
 use super::path::{At, Step};
+use super::pattern::Pattern;
 use super::ratchet::{OldItems, unchanged};
 use super::{Additional, Checks, ListKind, Node};
-use crate::apimachinery::codec::json;
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath, quote, show};
 use crate::apimachinery::value::{Map, Value};
 use crate::interrupt::checkpoint;
 use std::cell::Cell;
@@ -18,59 +18,123 @@ use std::cell::Cell;
 /// The errors in `v`, whose path is `base`; paths in messages start at `v`. Errors of values that are the
 /// same as in `old` are dropped (ratcheting).
 pub(super) fn values(node: &Node, v: &Value, old: Option<&Value>, base: &FieldPath) -> ErrorList {
-    run(node, v, old, base, false)
+    run(node, v, old, base, false, &Steps::new())
 }
 
 /// As [`values`] for a default. There upstream does not apply the types of int-or-string.
-pub(super) fn default_value(node: &Node, v: &Value, base: &FieldPath) -> ErrorList {
-    run(node, v, None, base, true)
+pub(super) fn default_value(node: &Node, v: &Value, base: &FieldPath, steps: &Steps) -> ErrorList {
+    run(node, v, None, base, true, steps)
 }
 
-fn run(node: &Node, v: &Value, old: Option<&Value>, base: &FieldPath, is_default: bool) -> ErrorList {
+fn run(node: &Node, v: &Value, old: Option<&Value>, base: &FieldPath, is_default: bool, steps: &Steps) -> ErrorList {
     let mut validator = Validator {
         base,
         is_default,
-        left: Cell::new(MAX_STEPS),
+        steps,
     };
     let mut out = Outcome::default();
     validator.check(node, v, old, &At::ROOT, &mut out);
-    if validator.left.get() == 0 {
+    let mut errors = out.into_errors(base);
+    if steps.0.get() == 0 {
         let why = "takes too many steps to validate; shorten its lists and strings, or simplify the schema";
-        out.errors.push(FieldError::forbidden(base, why));
+        errors.push(FieldError::forbidden(base, why));
     }
-    out.errors
+    errors
+}
+
+/// Steps until validation is given up.
+pub(super) struct Steps(Cell<u64>);
+
+impl Steps {
+    /// Those of an object, or of all defaults of a schema.
+    pub(super) fn new() -> Self {
+        Self(Cell::new(MAX_STEPS))
+    }
+
+    #[cfg(test)]
+    pub(super) fn left(&self) -> u64 {
+        self.0.get()
+    }
+
+    /// Counts steps; false once there are none left.
+    fn spend(&self, steps: u64) -> bool {
+        checkpoint();
+        self.0.set(self.0.get().saturating_sub(steps));
+        self.0.get() > 0
+    }
 }
 
 struct Validator<'a> {
     base: &'a FieldPath,
     is_default: bool,
-    /// Steps until validation is given up.
-    left: Cell<u64>,
+    steps: &'a Steps,
 }
 
 #[derive(Default)]
 struct Outcome {
     errors: ErrorList,
+    /// Errors without a text, because the list that they are for is full.
+    omitted: usize,
+    /// True if all errors are omitted.
+    is_full: bool,
     /// Upstream's count of successful checks. If no branch is valid, the errors of the one with the highest
     /// count are reported, so the count has to be exact.
     matches: usize,
 }
 
+/// Comparisons of errors in the time of a step.
+const COMPARISONS_PER_STEP: usize = 32;
+
 impl Outcome {
-    /// Adds an error, unless it is known already: branches often repeat a check of the node that has them.
-    fn push(&mut self, error: FieldError) {
+    /// The outcome of a part, whose errors become those of `self`.
+    fn part(&self) -> Self {
+        Self {
+            is_full: self.is_full(),
+            ..Self::default()
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_full || self.errors.is_full()
+    }
+
+    /// Adds an error, unless it is known already: branches often repeat a check of the node that has them. Of
+    /// errors that are only counted, the text is not made.
+    fn push_with(&mut self, error: impl FnOnce() -> FieldError) {
+        if self.is_full() {
+            self.omitted += 1;
+            return;
+        }
+        let error = error();
         if !self.errors.contains(&error) {
             self.errors.push(error);
         }
     }
 
-    fn merge(&mut self, other: Self) {
-        self.matches += other.matches;
-        other.errors.into_iter().for_each(|e| self.push(e));
+    /// Adds the outcome of a part. Returns how many errors were compared.
+    fn merge(&mut self, part: Self) -> usize {
+        self.matches += part.matches;
+        self.omitted += part.omitted;
+        if self.errors.is_empty() && !self.is_full {
+            self.errors = part.errors;
+            return 0;
+        }
+        let mut compared = 0;
+        for error in part.errors {
+            compared += self.errors.len();
+            self.push_with(|| error);
+        }
+        compared
     }
 
     fn is_valid(&self) -> bool {
-        self.errors.is_empty()
+        self.errors.is_empty() && self.omitted == 0
+    }
+
+    fn into_errors(mut self, base: &FieldPath) -> ErrorList {
+        // Errors are only omitted once the list is full, so none of these is made.
+        self.errors.push_times(self.omitted, || FieldError::forbidden(base, ""));
+        self.errors
     }
 }
 
@@ -84,12 +148,14 @@ struct Named {
 
 impl Named {
     fn invalid(&self, v: &Value, detail: String) -> FieldError {
-        FieldError::invalid(&self.field, v.clone(), detail)
+        FieldError::invalid_raw(&self.field, show(v), detail)
     }
 }
 
 /// The steps that one error takes: several texts are made for it.
 const STEPS_PER_ERROR: u64 = 8;
+/// Bytes that are copied or quoted in the time of a step.
+const BYTES_PER_STEP: usize = 32;
 
 impl Validator<'_> {
     fn name(&self, at: &At<'_>) -> Named {
@@ -108,18 +174,24 @@ impl Validator<'_> {
         FieldError::invalid(self.base, "", detail)
     }
 
-    /// Counts steps; false once there are none left.
     fn spend(&self, steps: u64) -> bool {
-        checkpoint();
-        self.left.set(self.left.get().saturating_sub(steps));
-        self.left.get() > 0
+        self.steps.spend(steps)
+    }
+
+    fn spend_bytes(&self, bytes: usize) -> bool {
+        self.spend((bytes / BYTES_PER_STEP) as u64)
+    }
+
+    fn merge(&self, out: &mut Outcome, part: Outcome) {
+        let compared = out.merge(part);
+        self.spend((compared / COMPARISONS_PER_STEP) as u64);
     }
 
     fn check(&mut self, node: &Node, v: &Value, old: Option<&Value>, at: &At<'_>, out: &mut Outcome) {
         if !self.spend(1) {
             return;
         }
-        let mut own = Outcome::default();
+        let mut own = out.part();
         if v.is_null() {
             self.types(node, v, at, &mut own);
             self.enumeration(node, v, at, &mut own);
@@ -129,7 +201,7 @@ impl Validator<'_> {
         if !own.is_valid() && old.is_some_and(|old| unchanged(node, v, old)) {
             return;
         }
-        out.merge(own);
+        self.merge(out, own);
     }
 
     fn present(&mut self, node: &Node, v: &Value, old: Option<&Value>, at: &At<'_>, out: &mut Outcome) {
@@ -167,55 +239,79 @@ impl Validator<'_> {
             0
         };
         if let Some(max) = c.max_length.filter(|m| length > *m) {
-            let bytes = if max == 1 { "byte" } else { "bytes" };
-            let mut error = FieldError::too_long(&self.name(at).field, -1);
-            error.detail = format!("may not be more than {max} {bytes}");
-            out.push(error);
+            out.push_with(|| {
+                let bytes = if max == 1 { "byte" } else { "bytes" };
+                let mut error = FieldError::too_long(&self.name(at).field, -1);
+                error.detail = format!("may not be more than {max} {bytes}");
+                error
+            });
         } else if let Some(min) = c.min_length.filter(|m| length < *m) {
-            let named = self.name(at);
-            let detail = format!("{} in body should be at least {min} chars long", named.text.as_str());
-            out.push(named.invalid(&s.into(), detail));
-        } else if let Some(p) = &c.pattern {
-            // A step of matching is far cheaper than one of validation.
-            const STEPS_AT_ONCE: u64 = 16;
-            if self.spend(p.steps(s) / STEPS_AT_ONCE) && !p.is_match(s) {
+            out.push_with(|| {
+                let named = self.name(at);
+                let detail = format!("{} in body should be at least {min} chars long", named.text.as_str());
+                named.invalid(&s.into(), detail)
+            });
+        } else if let Some(p) = &c.pattern
+            && !self.matches(p, s)
+        {
+            out.push_with(|| {
+                self.spend_bytes(s.len() + p.source().len());
                 let named = self.name(at);
                 let detail = format!("{} in body should match '{}'", named.text.as_str(), p.source());
-                out.push(named.invalid(&s.into(), detail));
-            }
+                named.invalid(&s.into(), detail)
+            });
         }
-        if let Some(f) = c.format.as_ref().filter(|f| !f.matches(s)) {
-            let named = self.name(at);
-            let (n, quoted) = (named.text.as_str(), quote(s));
-            let detail = format!("{n} in body must be of type {}: {quoted}", f.spelling());
-            out.push(FieldError::type_invalid(&named.field, s, detail));
+        if let Some(f) = c.format.as_ref().filter(|f| self.spend_bytes(s.len()) && !f.matches(s)) {
+            out.push_with(|| {
+                self.spend_bytes(2 * s.len());
+                let named = self.name(at);
+                let (n, quoted) = (named.text.as_str(), quote(s));
+                let detail = format!("{n} in body must be of type {}: {quoted}", f.spelling());
+                FieldError::type_invalid(&named.field, s, detail)
+            });
         }
     }
 
+    /// True if there are no steps left to find out.
+    fn matches(&self, pattern: &Pattern, s: &str) -> bool {
+        // A step of matching is far cheaper than one of validation, while compiling a state takes longer.
+        const STEPS_AT_ONCE: u64 = 16;
+        const STEPS_PER_STATE: u64 = 4;
+        let mut steps = pattern.steps(s) / STEPS_AT_ONCE;
+        if pattern.must_compile() {
+            steps = steps.saturating_add(u64::from(pattern.states()) * STEPS_PER_STATE);
+        }
+        !self.spend(steps) || pattern.is_match(s)
+    }
+
     fn enumeration(&mut self, node: &Node, v: &Value, at: &At<'_>, out: &mut Outcome) {
-        let Some(c) = node.checks.as_deref().filter(|c| !c.enumeration.is_empty()) else {
+        let checks = node.checks.as_deref();
+        let Some(allowed) = checks.and_then(|c| c.enumeration.as_deref()) else {
             return;
         };
-        if !self.spend(c.enumeration.len() as u64 / 4) || c.enumeration.iter().any(|e| allowed(v, e)) {
+        if !self.spend(allowed.steps(v)) || allowed.allows(v) {
             return;
         }
-        let texts = c.enumeration.iter().map(|e| match e.as_str() {
-            Some(text) => text.to_owned(),
-            None => json::to_string(e),
+        out.push_with(|| {
+            let text = allowed.text();
+            self.spend_bytes(text.len());
+            let mut error = FieldError::invalid_raw(&self.name(at).field, show(v), "");
+            error.kind = FieldErrorKind::NotSupported;
+            text.clone_into(&mut error.detail);
+            error
         });
-        let texts: Vec<String> = texts.collect();
-        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        out.push(FieldError::not_supported(&self.name(at).field, v.clone(), &texts));
     }
 
     fn counts(&self, min: Option<usize>, max: Option<usize>, n: usize, what: &str, at: &At<'_>, out: &mut Outcome) {
         if let Some(min) = min.filter(|m| n < *m) {
-            let named = self.name(at);
-            let detail = format!("{} in body should have at least {min} {what}", named.text.as_str());
-            out.push(named.invalid(&(n as i64).into(), detail));
+            out.push_with(|| {
+                let named = self.name(at);
+                let detail = format!("{} in body should have at least {min} {what}", named.text.as_str());
+                named.invalid(&(n as i64).into(), detail)
+            });
         }
         if let Some(max) = max.filter(|m| n > *m) {
-            out.push(FieldError::too_many(&self.name(at).field, n, max));
+            out.push_with(|| FieldError::too_many(&self.name(at).field, n, max));
         }
     }
 
@@ -244,9 +340,11 @@ impl Validator<'_> {
             let undeclared = || node.property(key).is_none();
             match &node.additional {
                 Additional::Any(false) if undeclared() => {
-                    let named = self.name(at);
-                    let detail = format!("{}.{key} in body is a forbidden property", named.text.as_str());
-                    out.push(named.invalid(&key.into(), detail));
+                    out.push_with(|| {
+                        let named = self.name(at);
+                        let detail = format!("{}.{key} in body is a forbidden property", named.text.as_str());
+                        named.invalid(&key.into(), detail)
+                    });
                 }
                 Additional::Schema(of) if undeclared() => {
                     let old = old.and_then(|o| o.get(key));
@@ -266,26 +364,10 @@ impl Validator<'_> {
             return;
         }
         for name in node.required.iter().filter(|n| !m.contains_key(n)) {
-            if self.left.get() == 0 {
+            if !self.spend(0) {
                 return;
             }
-            let field = self.name(&at.name(name)).field;
-            out.push(FieldError::required(&field, ""));
+            out.push_with(|| FieldError::required(&self.name(&at.name(name)).field, ""));
         }
-    }
-}
-
-/// True if `v` is the allowed value `e`, or becomes it by a conversion between Go's types: of numbers, and of
-/// an integer to the character with that number.
-fn allowed(v: &Value, e: &Value) -> bool {
-    match (v, e) {
-        (Value::Null, _) => false,
-        (Value::Int(i), Value::Float(f)) => *i as f64 == *f,
-        (Value::Float(f), Value::Int(i)) => *f as i64 == *i,
-        (Value::Int(i), Value::String(s)) => {
-            let c = u32::try_from(*i).ok().and_then(char::from_u32);
-            s.chars().eq([c.unwrap_or(char::REPLACEMENT_CHARACTER)])
-        }
-        _ => v == e,
     }
 }

@@ -123,12 +123,13 @@ impl Budget {
         self.watches.bounds
     }
 
-    /// Reserves a place for a watch of this user. Watches of `exempt` users count but are never refused.
+    /// Reserves a place for a watch of this user, whose selectors have this many terms. Watches of `exempt`
+    /// users count but are never refused.
     ///
     /// # Errors
     /// [`TooMany`] if a limit is reached.
-    pub fn admit_watch(&self, user: &str, exempt: bool) -> Result<WatchPermit, TooMany> {
-        self.watches.admit(user, exempt)
+    pub fn admit_watch(&self, user: &str, terms: usize, exempt: bool) -> Result<WatchPermit, TooMany> {
+        self.watches.admit(user, terms, exempt)
     }
 
     /// True if the current objects alone exceed the total, so that nothing is left to evict.

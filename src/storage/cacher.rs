@@ -6,7 +6,7 @@
 //! [`Progress::set_dispatched`]).
 //!
 //! Locking: reads of the current state take no lock. `history` is locked before `hub`; neither is held across
-//! an await.
+//! an await or while a selector is evaluated.
 
 mod backlog;
 pub(crate) mod counters;
@@ -185,27 +185,31 @@ impl Cacher {
 
     /// Delivers applied changes to the watchers they concern.
     pub fn dispatch(&self, events: &[Arc<Event>]) {
-        let sleepers = {
-            let mut hub = self.hub.lock();
+        let concerned = {
+            let hub = self.hub.lock();
             if hub.is_empty() {
                 return;
             }
-            self.counters.dispatched.add(events.len() as u64);
-            let before = hub.terminated;
-            let (now, discarded_bytes) = (Instant::now(), self.discarded_bytes.load(Ordering::Relaxed));
-            let sleepers = hub.dispatch(events, now, discarded_bytes);
-            // A sweep visits every watch, so it runs only after an eighth of the pinned limit has been
-            // discarded.
-            let bounds = self.share.watch_bounds();
-            if discarded_bytes - self.swept.load(Ordering::Relaxed) > bounds.max_pinned_bytes as u64 / 8 {
-                self.swept.store(discarded_bytes, Ordering::Relaxed);
-                hub.sweep(&bounds, discarded_bytes, now);
-            }
-            self.counters.terminated.add(hub.terminated - before);
-            sleepers
+            hub.concerned(events)
         };
-        // Woken after the hub's lock is released, so that readers do not contend for it.
+        self.counters.dispatched.add(events.len() as u64);
+        let (now, discarded_bytes) = (Instant::now(), self.discarded_bytes.load(Ordering::Relaxed));
+        // A watch that starts meanwhile has these events in its initial state or replay.
+        let (sleepers, terminated) = hub::offer(concerned, events, now, discarded_bytes);
+        self.counters.terminated.add(terminated);
+        // A sweep visits every watch, so it runs only after an eighth of the pinned limit has been discarded.
+        let most = self.share.watch_bounds().max_pinned_bytes as u64 / 8;
+        if discarded_bytes - self.swept.load(Ordering::Relaxed) > most {
+            self.swept.store(discarded_bytes, Ordering::Relaxed);
+            self.sweep(discarded_bytes, now);
+        }
         hub::wake(sleepers);
+    }
+
+    fn sweep(&self, discarded_bytes: u64, now: Instant) {
+        let all = self.hub.lock().watchers();
+        let cancelled = hub::sweep(&all, &self.share.watch_bounds(), discarded_bytes, now);
+        self.counters.terminated.add(cancelled);
     }
 
     /// Trims expired history, drops the frames of old events, and sweeps stalled watches. Called periodically
@@ -222,14 +226,7 @@ impl Cacher {
             history.drop_frames(now);
         }
         self.share.budget().maintain();
-        let mut hub = self.hub.lock();
-        let before = hub.terminated;
-        hub.sweep(
-            &self.share.watch_bounds(),
-            self.discarded_bytes.load(Ordering::Relaxed),
-            now,
-        );
-        self.counters.terminated.add(hub.terminated - before);
+        self.sweep(self.discarded_bytes.load(Ordering::Relaxed), now);
     }
 
     /// Ends all watches and refuses new ones; reads continue.

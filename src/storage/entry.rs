@@ -3,6 +3,7 @@
 
 use super::cached_encodings::CachedEncodings;
 use super::encoding_cache::Cacheable;
+use super::extracted_fields::ExtractedFields;
 use super::large;
 use super::revision::Revision;
 use super::stored_json::{CompressedDraft, StoredJson};
@@ -40,6 +41,8 @@ pub struct Entry {
     pub stale: bool,
     /// The shape of the encoding, if a reader has found it.
     pub shape: KnownShape,
+    /// Selectable fields that are not stored with the object.
+    pub(crate) extracted: ExtractedFields,
     /// Cached alternative encodings and versions.
     pub encodings: CachedEncodings,
 }
@@ -266,7 +269,7 @@ impl Draft {
             version_span: (self.version_at, member.len() as u32),
             managed_span: match self.managed_span {
                 (_, 0) => (0, 0),
-                // In sorted metadata they come first.
+                // In sorted metadata (of custom resources, and objects of earlier releases) they come first.
                 (at, len) if at < self.version_at => (at, len),
                 (at, len) => (at + member.len() as u32, len),
             },
@@ -274,6 +277,7 @@ impl Draft {
             fields: self.fields,
             stale: self.incomplete,
             shape: KnownShape::default(),
+            extracted: ExtractedFields::default(),
             encodings: CachedEncodings::default(),
         }
     }

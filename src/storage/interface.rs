@@ -7,6 +7,7 @@ use super::encoding_cache::Cacheable;
 use super::entry::{Draft, Entry};
 use super::event_type::EventType;
 use super::revision::Revision;
+use super::select::Predicate;
 use super::transform::TransformError;
 use async_trait::async_trait;
 use std::fmt;
@@ -43,37 +44,6 @@ pub struct ContinueToken {
     /// First key (below the resource's prefix) of the next page, inclusive.
     pub start: String,
 }
-
-/// A filter over entries. Implemented for any `Fn(&Entry) -> bool`.
-pub trait Select: Send + Sync {
-    /// True if the entry is selected.
-    fn matches(&self, entry: &Entry) -> bool;
-
-    /// If every selected entry must have one particular value of the selectable field, returns that value, so
-    /// that an index lookup can replace the scan.
-    fn requires(&self, field: &str) -> Option<&str> {
-        let _ = field;
-        None
-    }
-
-    /// False if the result does not depend on fields other than `metadata.name` and `metadata.namespace`.
-    fn reads_fields(&self) -> bool {
-        true
-    }
-}
-
-impl<F: Fn(&Entry) -> bool + Send + Sync> Select for F {
-    fn matches(&self, entry: &Entry) -> bool {
-        self(entry)
-    }
-}
-
-/// A shared filter.
-pub(crate) type SharedSelect = Arc<dyn Select>;
-
-/// An optional filter; `None` selects everything.
-#[derive(Clone, Default)]
-pub struct Predicate(pub Option<SharedSelect>);
 
 /// Parameters of [`Storage::list`].
 #[derive(Clone)]
@@ -282,23 +252,6 @@ impl std::error::Error for Error {
             Self::Unreadable { source, .. } | Self::Unwritable(source) => Some(&**source),
             _ => None,
         }
-    }
-}
-
-impl Predicate {
-    /// True if the entry is selected.
-    pub fn matches(&self, e: &Entry) -> bool {
-        self.0.as_ref().is_none_or(|f| f.matches(e))
-    }
-
-    /// See [`Select::requires`].
-    pub fn requires(&self, field: &str) -> Option<&str> {
-        self.0.as_ref().and_then(|f| f.requires(field))
-    }
-
-    /// True if there is no filter.
-    pub fn is_everything(&self) -> bool {
-        self.0.is_none()
     }
 }
 

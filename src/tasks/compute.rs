@@ -15,12 +15,14 @@
 
 mod bodies;
 mod current;
+mod movable;
 mod queue;
 mod runnable;
 mod worker;
 
 pub(crate) use bodies::{Reservation, account_for, account_for_part};
 pub(crate) use current::{Current, Within, continue_job, current, offload};
+pub(crate) use movable::{is_heavy, is_large, leave_reactor, leave_reactor_to_decode, leave_reactor_with, movable};
 pub(crate) use runnable::{HeldBackFlows, RunnableJobs};
 #[cfg(debug_assertions)]
 pub(crate) use worker::thread_cpu_time;
@@ -129,6 +131,17 @@ struct State {
     closed: bool,
 }
 
+/// How a job enters the pool.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entrance {
+    /// Refused beyond the limits on the number of jobs.
+    Limited,
+    /// The same, but shares the memory of a job that was started.
+    WithinJob,
+    /// Never refused: the work has begun on a reactor.
+    Unlimited,
+}
+
 /// Metadata of a job.
 struct Job {
     flow: Flow,
@@ -224,7 +237,26 @@ impl ComputePool {
         memory: usize,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Error> {
-        let (job, task) = self.admit(flow, runnable, self.lease(flow, memory), false, work.boxed())?;
+        let (job, task) = self.admit(
+            flow,
+            runnable,
+            self.lease(flow, memory),
+            Entrance::Limited,
+            work.boxed(),
+        )?;
+        let _waiting = AbandonOnDrop(job);
+        outcome(AssertUnwindSafe(task).catch_unwind().await, &self.0.shared.metrics)
+    }
+
+    /// As [`run`](Self::run), never refused.
+    async fn run_unlimited<T: Send + 'static>(
+        &self,
+        flow: Flow,
+        runnable: Option<RunnableJobs>,
+        memory: usize,
+        work: Pin<Box<dyn Future<Output = T> + Send>>,
+    ) -> Result<T, Error> {
+        let (job, task) = self.admit(flow, runnable, self.lease(flow, memory), Entrance::Unlimited, work)?;
         let _waiting = AbandonOnDrop(job);
         outcome(AssertUnwindSafe(task).catch_unwind().await, &self.0.shared.metrics)
     }
@@ -252,7 +284,7 @@ impl ComputePool {
         memory: usize,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<Spawned<T>, Error> {
-        let (_, task) = self.admit(flow, None, self.lease(flow, memory), false, work.boxed())?;
+        let (_, task) = self.admit(flow, None, self.lease(flow, memory), Entrance::Limited, work.boxed())?;
         Ok(self.spawned(task))
     }
 
@@ -264,7 +296,7 @@ impl ComputePool {
         lease: Arc<Lease>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<Spawned<T>, Error> {
-        let (_, task) = self.admit(flow, runnable, lease, true, work.boxed())?;
+        let (_, task) = self.admit(flow, runnable, lease, Entrance::WithinJob, work.boxed())?;
         Ok(self.spawned(task))
     }
 
@@ -289,7 +321,7 @@ impl ComputePool {
         flow: Flow,
         runnable: Option<RunnableJobs>,
         lease: Arc<Lease>,
-        started: bool,
+        entrance: Entrance,
         work: Pin<Box<dyn Future<Output = T> + Send>>,
     ) -> Result<(Arc<Job>, FallibleTask<T, Arc<Job>>), Error> {
         let shared = &self.0.shared;
@@ -297,10 +329,10 @@ impl ComputePool {
             flow,
             lease: Arc::clone(&lease),
             runnable: runnable.clone(),
-            started: AtomicBool::new(started),
+            started: AtomicBool::new(entrance == Entrance::WithinJob),
             abandoned: AtomicBool::new(false),
         });
-        shared.enter(flow)?;
+        shared.enter(flow, entrance)?;
         let leave = LeaveOnDrop(Arc::clone(shared), flow);
         let work = request_parts::carried(spans::carried(work));
         let work = current::within(Current::new(self, flow, runnable, Some(lease)), work);
@@ -393,7 +425,7 @@ impl Shared {
         self.state.lock()
     }
 
-    fn enter(&self, flow: Flow) -> Result<(), Error> {
+    fn enter(&self, flow: Flow, entrance: Entrance) -> Result<(), Error> {
         let mut state = self.lock();
         if let Flow::Caller(id) = flow {
             let in_all = state.jobs;
@@ -405,7 +437,7 @@ impl Shared {
             } else {
                 None
             };
-            if let Some(reason) = reason {
+            if let Some(reason) = reason.filter(|_| entrance != Entrance::Unlimited) {
                 if *of_flow == 0 {
                     state.by_flow.remove(&id);
                 }

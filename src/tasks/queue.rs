@@ -7,9 +7,12 @@
 use super::{Backoff, shrink};
 use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::QueueMetrics;
+use futures_util::FutureExt as _;
+use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -178,8 +181,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// Processes items until the queue is shut down. An item whose `work` fails is logged and retried with
-    /// backoff.
+    /// Processes items until the queue is shut down. An item whose `work` fails or panics is logged and retried
+    /// with backoff: one item that cannot be processed must not end the worker, which all others need.
     ///
     /// # Cancel safety
     /// Cancel safe as far as `work` is: the item in progress is lost.
@@ -191,17 +194,24 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     {
         while let Some(item) = self.next().await {
             let failures = self.failures(&item);
-            match work(item.clone()).await {
+            // In an async block, so that a panic of `work` before its first await is caught as well.
+            let attempt = AssertUnwindSafe(async { work(item.clone()).await });
+            match attempt.catch_unwind().await {
                 // The work may have added the item as failed itself.
-                Ok(()) if self.failures(&item) == failures => self.forget(&item),
-                Ok(()) => {}
-                Err(error) => {
+                Ok(Ok(())) if self.failures(&item) == failures => self.forget(&item),
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
                     let failures = failures + 1;
                     if is_reported(failures) {
                         tracing::warn!(queue = name, %item, failures, %error, "an item keeps failing and is retried");
                     } else {
                         tracing::debug!(queue = name, %item, %error, "an item is retried");
                     }
+                    self.add_rate_limited(item.clone());
+                }
+                Err(panic) => {
+                    let text = text_of(&*panic);
+                    tracing::error!(queue = name, %item, "the work for an item panicked and is retried: {text}");
                     self.add_rate_limited(item.clone());
                 }
             }
@@ -313,6 +323,12 @@ fn is_reported(failures: u32) -> bool {
     failures >= 4 && failures.is_power_of_two()
 }
 
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no text")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -400,6 +416,37 @@ mod tests {
         q.done(&"a");
         q.shut_down();
         assert_eq!(q.next().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_item_whose_work_panics_is_retried_and_the_others_are_processed() {
+        let q = queue();
+        let start = Instant::now();
+        let tries: Mutex<Vec<(&str, u64)>> = Mutex::default();
+        for item in ["early", "late", "good"] {
+            q.add(item);
+        }
+        let work = |item: &'static str| {
+            let mut all = tries.lock();
+            all.push((item, start.elapsed().as_secs()));
+            let count = all.len();
+            drop(all);
+            assert!(item != "early" || count > 3, "before the first await");
+            let q = &q;
+            async move {
+                tokio::task::yield_now().await;
+                assert!(item != "late" || count > 3, "after an await");
+                if count == 5 {
+                    q.shut_down();
+                }
+                Ok::<_, std::convert::Infallible>(())
+            }
+        };
+        q.process("q", work).await;
+        let tries = tries.lock().clone();
+        let wanted = [("early", 0), ("late", 0), ("good", 0), ("early", 1), ("late", 1)];
+        assert_eq!(tries, wanted);
+        assert_eq!([q.failures(&"early"), q.failures(&"late")], [0, 0]);
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 //! benchmark).
 
 use crate::admission::policy::{Binding, Snapshot, StoredPolicy, Surroundings, ValidatingPolicy, validate};
-use crate::admission::{Attributes, Cluster, ObjectLookup, Operation, ServedKind, Versions};
+use crate::admission::{Attributes, Cluster, ObjectLookup, Operation, ServedKind, Versions, Wanted};
 use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::gvk::GroupVersionResource;
 use crate::apimachinery::status::{Result, Status};
@@ -31,7 +31,7 @@ impl Versions for Empty {
         not_served()
     }
 
-    async fn objects(&self, _: &GroupVersionResource, _: &str, _: Option<&str>) -> Result<Vec<Value>> {
+    async fn objects(&self, _: &GroupVersionResource, _: &str, _: Wanted<'_>) -> Result<Vec<Value>> {
         not_served()
     }
 

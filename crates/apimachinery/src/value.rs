@@ -165,6 +165,27 @@ impl Value {
         matches!(self, Self::Null)
     }
 
+    /// True if the object's encoding is estimated to have more than `bytes` bytes. Looks at no more than it has
+    /// to in order to know.
+    pub fn is_larger_than(&self, bytes: usize) -> bool {
+        self.measure(bytes).is_none()
+    }
+
+    /// What is left of `bytes` after this value; `None` if it does not fit.
+    fn measure(&self, bytes: usize) -> Option<usize> {
+        /// Quotes, colon and comma of a member, or a short scalar.
+        const NODE: usize = 4;
+        let left = bytes.checked_sub(NODE)?;
+        match self {
+            Self::String(s) => left.checked_sub(s.len()),
+            Self::Array(items) => items.iter().try_fold(left, |left, v| v.measure(left)),
+            Self::Object(map) => map
+                .iter()
+                .try_fold(left, |left, (k, v)| v.measure(left.checked_sub(k.len())?)),
+            _ => Some(left),
+        }
+    }
+
     /// True for null, `false`, 0, `""`, `[]` and `{}`, the values that Go's `omitempty` omits.
     pub fn is_empty_value(&self) -> bool {
         match self {
@@ -211,6 +232,14 @@ pub use serde_json as __serde_json;
 mod tests {
     use super::*;
     use std::collections::HashSet;
+
+    #[test]
+    fn sizes_are_estimated_as_far_as_needed() {
+        let object = json!({"a": [1, true, null], "name": "x".repeat(100)});
+        let encoded = crate::codec::json::to_vec(&object).len();
+        assert!(object.is_larger_than(encoded / 2) && !object.is_larger_than(2 * encoded));
+        assert!(json!([]).is_larger_than(0) && !json!([]).is_larger_than(4));
+    }
 
     #[test]
     fn equal_values_have_equal_hashes() {

@@ -1,11 +1,11 @@
 //! [`Budget`]: a cost limit that several evaluations share.
 
-use crate::{Activation, Fail, Program, Val};
+use crate::{Activation, Fail, PatternBudget, Program, Val};
 
 /// Kubernetes' limit for one expression: about 0.1 s of kube-apiserver's time.
 const EACH: u64 = 1_000_000;
 /// Limit for all evaluations together on a thread that must not be blocked. Measured: 20 µs for loops, 200 µs
-/// for regular expressions and `split` on long strings.
+/// for `split` on long strings. [`PatternBudget`] bounds regular expressions.
 const QUICK: u64 = 1_000;
 /// Fixed cost of an evaluation, besides the steps of its expression.
 const START: u64 = 5;
@@ -14,7 +14,11 @@ const START: u64 = 5;
 /// blocked, and repeat the evaluations with [`Budget::full`] on another one if they turn out to be
 /// [`Exceeded::Costly`].
 #[derive(Debug)]
-pub struct Budget(Option<u64>);
+pub struct Budget {
+    /// The cost that is left for all evaluations; `None` if each has [`EACH`].
+    left: Option<u64>,
+    patterns: PatternBudget,
+}
 
 /// Why an evaluation within a budget has no result.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,12 +32,18 @@ pub enum Exceeded {
 impl Budget {
     /// A small limit for all evaluations together.
     pub fn quick() -> Self {
-        Self(Some(QUICK))
+        Self {
+            left: Some(QUICK),
+            patterns: PatternBudget::quick(),
+        }
     }
 
-    /// Kubernetes' limit for each evaluation.
+    /// Kubernetes' limit for each evaluation. They share the work on regular expressions.
     pub fn full() -> Self {
-        Self(None)
+        Self {
+            left: None,
+            patterns: PatternBudget::full(),
+        }
     }
 
     /// Evaluates a program.
@@ -41,11 +51,11 @@ impl Budget {
     /// # Errors
     /// See [`Exceeded`].
     pub fn evaluate<'a>(&mut self, program: &'a Program, activation: &dyn Activation<'a>) -> Result<Val<'a>, Exceeded> {
-        let outcome = program.evaluate(activation, self.0.unwrap_or(EACH));
-        if let Some(left) = &mut self.0 {
+        let outcome = program.evaluate_within(activation, self.left.unwrap_or(EACH), &self.patterns);
+        if let Some(left) = &mut self.left {
             *left = left.saturating_sub(outcome.cost.saturating_add(START));
         }
-        outcome.value.map_err(|why| match (why, &self.0) {
+        outcome.value.map_err(|why| match (why, &self.left) {
             (Fail::Cost, Some(_)) => Exceeded::Costly,
             (why, _) => Exceeded::Failed(why),
         })

@@ -6,7 +6,7 @@ use crate::plan::{Call, Index, Node, Regex, Select, Selection};
 use crate::types::ObjectType;
 use crate::value::json_patch;
 use crate::value::{Dict, Fail, NO_OVERLOAD, Out, Record, Text, Val, error, no_overload};
-use crate::{Activation, Program, library};
+use crate::{Activation, PatternBudget, Program, library};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use torana_apimachinery::Str;
@@ -27,8 +27,7 @@ pub(crate) struct Machine<'p, 'a> {
     limit: u64,
     /// Bytes that may yet be allocated for strings and lists whose size the cost does not bound.
     memory: usize,
-    /// Remaining work for regular expressions.
-    work: library::regex::Work,
+    patterns: &'p PatternBudget,
 }
 
 /// Maximum bytes of computed strings and lists in one evaluation. cel-go shares the parts of lists that are
@@ -51,7 +50,12 @@ pub(crate) fn field<'a>(of: &Val<'a>, name: &'a str) -> Option<Out<'a>> {
 }
 
 impl<'p, 'a> Machine<'p, 'a> {
-    pub(crate) fn new(program: &'a Program, activation: &'p dyn Activation<'a>, limit: u64) -> Self {
+    pub(crate) fn new(
+        program: &'a Program,
+        activation: &'p dyn Activation<'a>,
+        limit: u64,
+        patterns: &'p PatternBudget,
+    ) -> Self {
         let mut variables = Vec::new();
         variables.resize_with(program.variables.len(), || None);
         let mut locals = Vec::new();
@@ -66,7 +70,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             cost: 0,
             limit,
             memory: MEMORY,
-            work: library::regex::Work::new(),
+            patterns,
         }
     }
 
@@ -321,9 +325,8 @@ impl<'p, 'a> Machine<'p, 'a> {
             Regex::Constant(pattern) => Some(Some(pattern)),
             Regex::Computed => Some(None),
         };
-        let left = (self.limit - self.cost, self.limit);
         let out = match pattern {
-            Some(pattern) => library::regex::run(call.function.name, pattern, args, &mut self.work, left),
+            Some(pattern) => library::regex::run(call.function.name, pattern, args, self.patterns),
             None => (call.run)(args),
         };
         match out {

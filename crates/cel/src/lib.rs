@@ -54,6 +54,7 @@ mod unify;
 mod value;
 
 pub use budget::{Budget, Exceeded};
+pub use library::regex::PatternBudget;
 pub use source::{Issue, Issues};
 pub use time_value::Stamp;
 pub use types::{Field, ListType, ObjectType, Schema, Type, escape};
@@ -274,7 +275,18 @@ impl Program {
 
     /// Evaluates the expression. An evaluation that would cost more than `limit` ends with [`Fail::Cost`].
     pub fn evaluate<'a>(&'a self, activation: &dyn Activation<'a>, limit: u64) -> Outcome<'a> {
-        let mut machine = eval::Machine::new(self, activation, limit);
+        self.evaluate_within(activation, limit, &PatternBudget::full())
+    }
+
+    /// As [`evaluate`](Self::evaluate), for one of several evaluations that share the work on regular
+    /// expressions. One that would do more than is left ends with [`Fail::Cost`], too.
+    pub fn evaluate_within<'a>(
+        &'a self,
+        activation: &dyn Activation<'a>,
+        limit: u64,
+        patterns: &PatternBudget,
+    ) -> Outcome<'a> {
+        let mut machine = eval::Machine::new(self, activation, limit, patterns);
         let value = machine.run();
         Outcome {
             value,

@@ -2,6 +2,9 @@
 
 use crate::types::Type;
 use std::fmt;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use torana_apimachinery::interrupt::checkpoint;
 
 /// The errors of an expression, formatted as cel-go formats them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,11 +23,20 @@ pub struct Issue {
     pub column: i64,
     /// The error.
     pub message: String,
-    snippet: Option<String>,
+    snippet: Option<Snippet>,
+}
+
+/// The line of an error, which errors of the same line share, and the mark in it. It is drawn when it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Snippet {
+    line: Arc<str>,
+    column: usize,
 }
 
 /// Longer lines are not shown.
 const MAX_SNIPPET: usize = 16_384;
+/// No further error is written once a text has so many bytes. All uses of the text show less.
+const MAX_TEXT: usize = 64 * 1024;
 /// Maximum number of errors; further ones are dropped.
 pub(crate) const MAX_ISSUES: usize = 100;
 
@@ -71,16 +83,27 @@ impl Issues {
         }
         let lines: Vec<&str> = source.split('\n').collect();
         let is_empty = source.is_empty();
+        let mut shown: Option<(usize, Arc<str>)> = None;
         let place = |(at, message): (u32, String)| {
             let line = starts.partition_point(|s| *s <= at) - 1;
             let column = at - starts[line];
             let text = lines[line];
+            let snippet = (!is_empty && text.len() <= MAX_SNIPPET).then(|| {
+                let (_, text) = match shown.take().filter(|(last, _)| *last == line) {
+                    Some(known) => shown.insert(known),
+                    None => shown.insert((line, text.replace('\t', " ").into())),
+                };
+                Snippet {
+                    line: text.clone(),
+                    column: column as usize,
+                }
+            });
             Issue {
                 line: line as i64 + 1,
                 // An empty text has no column that could be shown.
                 column: i64::from(column) + i64::from(!is_empty),
                 message,
-                snippet: (!is_empty && text.len() <= MAX_SNIPPET).then(|| draw(text, column as usize)),
+                snippet,
             }
         };
         Self {
@@ -97,15 +120,16 @@ impl Issues {
 
 /// The line, and below it dots up to the column. Wide characters get wide dots, so that the mark stays in its
 /// column.
-fn draw(line: &str, column: usize) -> String {
-    let line = line.replace('\t', " ");
-    let mut out = format!("\n | {line}\n | ");
-    for c in line.chars().take(column) {
-        out.push(if c.len_utf8() > 1 { '\u{ff0e}' } else { '.' });
+impl fmt::Display for Snippet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\n | {}\n | ", self.line)?;
+        let mut rest = self.line.chars();
+        for c in rest.by_ref().take(self.column) {
+            f.write_char(if c.len_utf8() > 1 { '\u{ff0e}' } else { '.' })?;
+        }
+        let wide = rest.next().is_some_and(|c| c.len_utf8() > 1);
+        f.write_char(if wide { '\u{ff3e}' } else { '^' })
     }
-    let wide = line.chars().nth(column).is_some_and(|c| c.len_utf8() > 1);
-    out.push(if wide { '\u{ff3e}' } else { '^' });
-    out
 }
 
 impl fmt::Display for Issues {
@@ -113,11 +137,18 @@ impl fmt::Display for Issues {
         if self.is_of_constants() {
             return self.list.iter().try_for_each(|issue| f.write_str(&issue.message));
         }
+        let mut written = 0;
         for (i, issue) in self.list.iter().enumerate() {
+            checkpoint();
+            if written > MAX_TEXT {
+                return write!(f, "\n... ({} more errors)", self.list.len() - i);
+            }
             if i > 0 {
                 f.write_str("\n")?;
             }
-            issue.fmt(f)?;
+            let text = issue.to_string();
+            written += text.len();
+            f.write_str(&text)?;
         }
         Ok(())
     }
@@ -126,8 +157,32 @@ impl fmt::Display for Issues {
 impl fmt::Display for Issue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ERROR: <input>:{}:{}: {}", self.line, self.column, self.message)?;
-        f.write_str(self.snippet.as_deref().unwrap_or(""))
+        self.snippet.iter().try_for_each(|snippet| snippet.fmt(f))
     }
 }
 
 impl std::error::Error for Issues {}
+
+#[cfg(test)]
+mod tests {
+    use crate::Environment;
+
+    #[test]
+    fn errors_of_a_line_share_it_and_their_text_is_bounded() {
+        let names = (0..200).map(|i| format!("undeclared_{i:03}{}", "_".repeat(40)));
+        let source = names.collect::<Vec<_>>().join(" +\t");
+        let issues = Environment::default().compile(&source).unwrap_err();
+        let snippets: Vec<_> = issues.iter().map(|i| i.snippet.as_ref().unwrap()).collect();
+        assert_eq!(snippets.len(), super::MAX_ISSUES);
+        assert!(
+            snippets
+                .iter()
+                .all(|s| std::sync::Arc::ptr_eq(&s.line, &snippets[0].line))
+        );
+        let text = issues.to_string();
+        assert!(text.len() < super::MAX_TEXT + 2 * source.len() + 1000, "{}", text.len());
+        assert!(text.ends_with(" more errors)"));
+        let each: String = issues.iter().take(3).map(|i| format!("{i}\n")).collect();
+        assert!(text.starts_with(&each) && each.contains(&format!("\n | {}\n | ^", source.replace('\t', " "))));
+    }
+}

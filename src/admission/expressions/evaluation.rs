@@ -10,7 +10,7 @@ use crate::tasks::compute;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
-use torana_cel::{Activation, Check, Fail, Out, Val};
+use torana_cel::{Activation, Check, Fail, Out, PatternBudget, Val};
 
 /// Budgets of all match conditions, and of everything else that is evaluated together; and of a single
 /// expression.
@@ -27,7 +27,7 @@ const UPSTREAM: Limits = Limits {
     expression: 1_000_000,
 };
 
-/// The budget of an evaluation in place: less than 100 µs.
+/// The budget of an evaluation in place: less than 100 µs, besides that of regular expressions.
 const QUICK: Limits = Limits {
     conditions: 2_000,
     evaluation: 2_000,
@@ -68,7 +68,7 @@ impl<S: Subject> Case<S> {
     /// The compute pool takes no more work.
     pub(crate) async fn evaluate(self) -> Result<S::Findings, compute::Error> {
         loop {
-            let (findings, sufficed) = self.attempt(QUICK);
+            let (findings, sufficed) = self.attempt(QUICK, PatternBudget::quick());
             if self.checks.decide_pending().await {
                 continue;
             }
@@ -79,7 +79,7 @@ impl<S: Subject> Case<S> {
         }
         compute::offload(MEMORY, async move {
             loop {
-                let (findings, _) = self.attempt(UPSTREAM);
+                let (findings, _) = self.attempt(UPSTREAM, PatternBudget::full());
                 if !self.checks.decide_pending().await {
                     return findings;
                 }
@@ -89,13 +89,14 @@ impl<S: Subject> Case<S> {
     }
 
     /// The findings, and whether the limits sufficed.
-    fn attempt(&self, limits: Limits) -> (S::Findings, bool) {
+    fn attempt(&self, limits: Limits, patterns: PatternBudget) -> (S::Findings, bool) {
         let run = Run {
             variables: self.subject.variables(),
             inputs: &self.inputs,
             checks: &self.checks,
             own_check: &self.own_check,
             limits,
+            patterns,
             remaining: Cell::new(limits.evaluation),
             spent: Cell::new(0),
             exceeded: Cell::new(false),
@@ -124,6 +125,7 @@ pub(crate) struct Run<'a> {
     checks: &'a Checks,
     own_check: &'a Check,
     limits: Limits,
+    patterns: PatternBudget,
     remaining: Cell<u64>,
     /// The costs of variables since the last expression.
     spent: Cell<u64>,
@@ -189,7 +191,7 @@ impl<'a> Run<'a> {
             Ok(program) => {
                 // Values of variables live until the end, so their total cost bounds their memory.
                 let left = self.remaining.get().saturating_sub(self.spent.get());
-                let outcome = program.evaluate(self, self.limits.expression.min(left));
+                let outcome = program.evaluate_within(self, self.limits.expression.min(left), &self.patterns);
                 self.spent.set(self.spent.get().saturating_add(outcome.cost));
                 self.note(&outcome.value);
                 outcome
@@ -217,7 +219,7 @@ impl<'a> Run<'a> {
             Ok(program) => program,
             Err(why) => return Ok(Err(EvaluationError(format!("compilation error: {why}")))),
         };
-        let outcome = program.evaluate(self, self.limits.expression);
+        let outcome = program.evaluate_within(self, self.limits.expression, &self.patterns);
         self.note(&outcome.value);
         let cost = outcome.cost.saturating_add(self.spent.take());
         let Some(left) = self.remaining.get().checked_sub(cost) else {

@@ -68,7 +68,7 @@ impl Admission for NamespaceLifecycle {
         if attributes.operation != Operation::Create || !mentions(&entry.json(), "Terminating") {
             return Ok(());
         }
-        let namespace = entry.decode();
+        let namespace = ObjectLookup::decoded(&entry).await;
         if namespace.str_at(&["status", "phase"]) != "Terminating" {
             return Ok(());
         }

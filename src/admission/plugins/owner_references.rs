@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::admission::object_lookup::Cluster;
     use crate::admission::testing::{AllowIf, ask, request, update};
-    use crate::admission::{ServedKind, Versions};
+    use crate::admission::{ServedKind, Versions, Wanted};
     use crate::apimachinery::apply::OverlayError;
     use crate::apimachinery::gvk::GroupVersionResource;
     use crate::json;
@@ -140,7 +140,7 @@ mod tests {
             Ok(object)
         }
 
-        async fn objects(&self, _: &GroupVersionResource, _: &str, _: Option<&str>) -> Result<Vec<Value>> {
+        async fn objects(&self, _: &GroupVersionResource, _: &str, _: Wanted<'_>) -> Result<Vec<Value>> {
             Ok(Vec::new())
         }
 

@@ -186,7 +186,7 @@ impl PodSecurity {
         }
         let texts = match self.cluster.list_entries("", "pods", name).await {
             Err(_) => vec![existing::UNKNOWN.to_owned()],
-            Ok(pods) => existing::warnings(name, policy.enforce, &self.config, &pods).await,
+            Ok(pods) => existing::warnings(name, policy.enforce, &self.config, pods).await,
         };
         texts.into_iter().for_each(|text| attributes.warnings.add(text));
         Ok(())

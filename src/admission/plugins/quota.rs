@@ -26,6 +26,7 @@ use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::storage::{Entry, Error, ListOptions, Precondition};
+use crate::tasks::compute;
 use amounts::Amounts;
 use async_trait::async_trait;
 use evaluate::{Rejection, Write, evaluate};
@@ -70,6 +71,7 @@ impl ResourceQuota {
                 listed.map_err(Status::internal)?.entries
             }
         };
+        compute::leave_reactor_to_decode(entries.iter().map(|entry| entry.json.len()).sum()).await;
         let quotas = entries.into_iter().map(|entry| Quota {
             object: entry.decode(),
             entry,

@@ -128,8 +128,10 @@ pub(super) async fn dispatch(
     if !mutator.invocations.is_empty() {
         mutator.namespace = selection.namespace().await?;
         let mutations: usize = mutator.invocations.iter().map(|i| i.policy.mutations.len()).sum();
+        let is_large = compute::is_large(object);
         let work = mutator.run(std::mem::take(object));
-        let outcome = match mutations <= FEW {
+        // Each mutation copies and encodes the object.
+        let outcome = match mutations <= FEW && !is_large {
             true => work.await,
             false => compute::offload(MEMORY, work).await.map_err(|_| busy())?,
         };
@@ -188,6 +190,7 @@ impl Mutator {
             match outcome {
                 Ok(object) => {
                     count("no_error");
+                    compute::leave_reactor_with(&object).await;
                     versioned.set(object);
                     mutated = true;
                 }

@@ -15,7 +15,7 @@ use crate::apimachinery::status::{Cause, Result, Status};
 use crate::apimachinery::value::Value;
 use crate::telemetry::admission_policies::{AdmissionPolicyMetrics, PolicyLabels};
 use crate::telemetry::match_conditions::ConditionLabels;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,32 @@ struct Denial {
     reason: &'static str,
 }
 
+/// The distinct values of an audit annotation, in order of appearance: as many as there are parameters, of up to
+/// 10 kB each.
+#[derive(Default)]
+struct Values {
+    text: String,
+    seen: HashSet<String>,
+    is_full: bool,
+}
+
+impl Values {
+    /// Maximum size of all values of one key, in bytes. Upstream has no limit.
+    const MAX_BYTES: usize = 1 << 20;
+
+    fn add(&mut self, value: String) {
+        if self.is_full || self.seen.contains(&value) {
+            return;
+        }
+        if !self.seen.is_empty() {
+            self.text.push_str(", ");
+        }
+        self.is_full = self.text.len() + value.len() > Self::MAX_BYTES;
+        self.text.push_str(if self.is_full { "..." } else { &value });
+        self.seen.insert(value);
+    }
+}
+
 /// The state of one write.
 struct Dispatch<'a> {
     surroundings: &'a Surroundings<AdmissionPolicyMetrics>,
@@ -35,8 +61,8 @@ struct Dispatch<'a> {
     selection: Selection<'a>,
     checks: Arc<Checks>,
     denial: Option<Denial>,
-    /// The values of audit annotations, by key.
-    annotations: BTreeMap<String, Vec<String>>,
+    /// The values of audit annotations, by key, each once.
+    annotations: BTreeMap<String, Values>,
 }
 
 /// Judges a write by the policies of a snapshot.
@@ -190,9 +216,7 @@ impl Dispatch<'_> {
             match value {
                 Ok(value) => {
                     let values = self.annotations.entry(of.annotations[index].0.clone()).or_default();
-                    if !values.contains(&value) {
-                        values.push(value);
-                    }
+                    values.add(value);
                 }
                 Err(_) if policy.ignores_errors => {}
                 Err(e) => self.deny(denied(policy, Some(binding), &e.to_string()), "Invalid"),
@@ -217,8 +241,8 @@ impl Dispatch<'_> {
     }
 
     fn finish(self) -> Result<()> {
-        for (key, values) in &self.annotations {
-            self.attributes.audit.annotate(key, values.join(", "));
+        for (key, values) in self.annotations {
+            self.attributes.audit.annotate(&key, values.text);
         }
         let Some(Denial { message, reason }) = self.denial else {
             return Ok(());
@@ -247,5 +271,23 @@ fn denied(policy: &Common, binding: Option<&Binding>, why: &str) -> String {
             format!("ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {why}")
         }
         None => format!("ValidatingAdmissionPolicy '{policy}' denied request: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Values;
+
+    #[test]
+    fn values_of_annotations_are_distinct_and_bounded() {
+        let mut values = Values::default();
+        for value in ["a", "b", "a", "c", "b"] {
+            values.add(value.to_owned());
+        }
+        assert_eq!(values.text, "a, b, c");
+        for n in 0..300 {
+            values.add(format!("{n:010000}"));
+        }
+        assert!(values.text.ends_with(", ...") && values.text.len() < Values::MAX_BYTES + 10);
     }
 }

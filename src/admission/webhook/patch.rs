@@ -73,5 +73,7 @@ pub(super) async fn apply(
             })
         }
     };
-    done.map(Some).map_err(Failure::Internal)
+    let patched = done.map_err(Failure::Internal)?;
+    compute::leave_reactor_with(&patched).await;
+    Ok(Some(patched))
 }

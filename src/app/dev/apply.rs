@@ -139,7 +139,7 @@ impl Applier {
         let path = Path::of(&gvk.group, &gvk.version, namespace, &resource.resource).name(object.name());
         let before = found(self.api.get(path).await)?;
         let apply = format!("{path}?fieldManager=torana-dev&force=true");
-        let after = self.api.patch(apply, APPLY, object).await?;
+        let after = self.api.patched(apply, APPLY, object).await?;
         Ok(match before {
             None => Outcome::Created,
             Some(before) if before.resource_version() == after.resource_version() => Outcome::Unchanged,

@@ -8,11 +8,13 @@
 //! ```
 
 use super::graph::{Coordinates, Node};
+use super::seen::{Found, Owner, Seen};
 use super::{BATCH, Collector, Error, Item};
 use crate::apimachinery::value::Value;
 use crate::controllers::discovery::discover;
-use crate::controllers::loopback::{Path, found};
-use crate::controllers::objects::{OwnerReference, Resource, Tracked, Uid};
+use crate::controllers::loopback::{JSON, Path, found};
+use crate::controllers::objects::{Followed, OwnerReference, Resource, Tracked, Uid};
+use crate::controllers::sized;
 use crate::json;
 use crate::storage::{MinRevision, Revision};
 use std::sync::Arc;
@@ -69,20 +71,14 @@ impl Collector {
             }
             return Ok(());
         }
-        let mut standings = Vec::with_capacity(object.owners.len());
-        for reference in &object.owners {
-            standings.push(self.standing(reference, &node).await?);
-        }
+        let standings = self.standings(&node).await?;
         let has_dependents = self.graph().has_dependents(uid);
         match verdict(&standings, object, has_dependents) {
             Verdict::Keep => Ok(()),
             Verdict::Release => {
                 let mut standings = standings.into_iter();
-                let owners = object
-                    .owners
-                    .iter()
-                    .filter(|_| standings.next() == Some(Standing::Solid));
-                self.set_owners(&node, &owners.cloned().collect::<Vec<_>>()).await
+                let solid = move |r: &OwnerReference| (standings.next() == Some(Standing::Solid)).then(|| r.clone());
+                self.set_owners(&node, solid).await.map(drop)
             }
             Verdict::Delete(policy) => {
                 if standings.contains(&Standing::Waiting) && has_dependents && self.is_in_cycle(uid).await {
@@ -93,38 +89,59 @@ impl Collector {
         }
     }
 
-    async fn standing(&self, reference: &OwnerReference, node: &Node<Arc<Resource>>) -> Result<Standing, Error> {
+    /// The state of each owner.
+    async fn standings(&self, node: &Node<Arc<Resource>>) -> Result<Vec<Standing>, Error> {
+        let mut seen = Seen::default();
+        let mut standings = Vec::with_capacity(node.object.owners.len());
+        for reference in &node.object.owners {
+            standings.push(self.standing(reference, node, &mut seen).await?);
+            // Reads of the cache are ready at once.
+            if standings.len().is_multiple_of(BATCH) {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(standings)
+    }
+
+    async fn standing(
+        &self,
+        reference: &OwnerReference,
+        node: &Node<Arc<Resource>>,
+        seen: &mut Seen,
+    ) -> Result<Standing, Error> {
         if self.graph().is_gone(&reference.uid) {
             return Ok(Standing::Dangling);
         }
-        let owner = match self.objects.of_kind(reference.group(), &reference.kind) {
-            Some(of) => {
-                let Some(key) = owner_key(of.resource.namespaced, node, reference) else {
-                    self.report_misplaced(reference, node, &of).await;
-                    return Ok(Standing::Invalid);
-                };
-                let live = of.storage.get(&key, MinRevision::Latest).await;
-                let live = live.map_err(|e| Error::Storage(format!("{e:?}")))?;
-                let live = live.map(|entry| Tracked::from_entry(&entry));
-                if of.resource.namespaced && live.as_ref().is_none_or(|owner| owner.uid != reference.uid) {
+        let of = self.objects.of_kind(reference.group(), &reference.kind);
+        let found = match (seen.get(reference), &of) {
+            (Some(found), _) => found,
+            (None, Some(of)) => match owner_key(of.resource.namespaced, node, reference) {
+                Some(key) => read_owner(of, &key).await?.into(),
+                None => Found::Invalid,
+            },
+            (None, None) => self.remote_owner(reference, node, seen).await?,
+        };
+        seen.remember(reference, &found);
+        let owner = match found {
+            Found::Owner(owner) if owner.uid == reference.uid => owner,
+            other => {
+                if let Some(of) = of.filter(|of| of.resource.namespaced)
+                    && seen.may_search()
+                {
                     self.report_misplaced(reference, node, &of).await;
                 }
-                live
+                return Ok(match other {
+                    Found::Invalid => Standing::Invalid,
+                    Found::Absent | Found::Owner(_) => Standing::Dangling,
+                });
             }
-            None => match self.remote_owner(reference, node).await? {
-                Ok(live) => live.map(|v| Tracked::from_value(&v, Revision(0))),
-                Err(invalid) => return Ok(invalid),
-            },
         };
-        Ok(match owner.filter(|o| o.uid == reference.uid) {
-            None => Standing::Dangling,
-            Some(owner) if owner.waits_for_dependents() => Standing::Waiting,
-            Some(_) => {
-                let at = Coordinates::of(reference, &node.key);
-                self.graph().confirm(&reference.uid, at);
-                Standing::Solid
-            }
-        })
+        if owner.waits_for_dependents {
+            return Ok(Standing::Waiting);
+        }
+        let at = Coordinates::of(reference, &node.key);
+        self.graph().confirm(&reference.uid, at);
+        Ok(Standing::Solid)
     }
 
     /// An owner whose kind is not followed: one of an aggregated API server, or unknown.
@@ -132,8 +149,13 @@ impl Collector {
         &self,
         reference: &OwnerReference,
         node: &Node<Arc<Resource>>,
-    ) -> Result<Result<Option<Value>, Standing>, Error> {
-        let served = discover(&self.api).await?;
+        seen: &mut Seen,
+    ) -> Result<Found, Error> {
+        let served = match &seen.served {
+            Some(served) => served.clone(),
+            None => Arc::new(discover(&self.api).await?),
+        };
+        seen.served = Some(served.clone());
         let is_owner = |r: &&crate::controllers::discovery::ServedResource| {
             r.group == reference.group() && r.kind == reference.kind && r.has("get")
         };
@@ -143,12 +165,14 @@ impl Collector {
                 reference.kind.to_string(),
             ));
         };
-        let namespace = match owner_key(resource.namespaced, node, reference) {
-            None => return Ok(Err(Standing::Invalid)),
-            Some(key) => key.split_once('/').map_or(String::new(), |(ns, _)| ns.to_owned()),
+        let Some(key) = owner_key(resource.namespaced, node, reference) else {
+            return Ok(Found::Invalid);
         };
-        let path = Path::of(&resource.group, &resource.version, &namespace, &resource.resource);
-        Ok(Ok(found(self.api.get(path.name(&reference.name)).await)?))
+        let namespace = key.split_once('/').map_or("", |(ns, _)| ns);
+        let path = Path::of(&resource.group, &resource.version, namespace, &resource.resource);
+        let owner = |v: Value| Owner::from(&Tracked::from_value(&v, Revision(0)));
+        let live = self.api.extract(path.name(&reference.name), JSON, owner).await;
+        Ok(found(live)?.into())
     }
 
     /// Whether a dependent of the object waits for its own dependents, the object among them.
@@ -170,17 +194,13 @@ impl Collector {
 
     /// Lets the owners of an object in a cycle be deleted before it. The change brings the object back here.
     async fn unblock(&self, node: &Node<Arc<Resource>>) -> Result<(), Error> {
-        let owners: Vec<OwnerReference> = node
-            .object
-            .owners
-            .iter()
-            .map(|r| OwnerReference {
+        let unblocking = |r: &OwnerReference| {
+            Some(OwnerReference {
                 blocks: Some(false),
                 ..r.clone()
             })
-            .collect();
-        if *owners != *node.object.owners {
-            self.set_owners(node, &owners).await?;
+        };
+        if self.set_owners(node, unblocking).await? {
             return Err(Error::Changed);
         }
         self.delete(node, "Foreground").await
@@ -199,11 +219,12 @@ impl Collector {
             _ => return Err(refused.into()),
         }
         // Something has changed. If not the owners, the decision stands.
-        let Some(live) = self.live(node).await? else {
-            return Ok(());
-        };
-        if Tracked::from_value(&live, Revision(0)).owners != node.object.owners {
-            return Err(Error::Changed);
+        let object = node.object.clone();
+        let is_same = move |live: &Value| Tracked::from_value(live, Revision(0)).owners == object.owners;
+        match self.live(node, is_same).await? {
+            None => return Ok(()),
+            Some(false) => return Err(Error::Changed),
+            Some(true) => {}
         }
         options.unset(&["preconditions", "resourceVersion"]);
         match self.api.delete(path, &options).await {
@@ -211,6 +232,20 @@ impl Collector {
             _ => Ok(()),
         }
     }
+}
+
+/// The owner as it is now.
+async fn read_owner(of: &Followed, key: &str) -> Result<Option<Owner>, Error> {
+    let live = of.storage.get(key, MinRevision::Latest).await;
+    let Some(entry) = live.map_err(|e| Error::Storage(format!("{e:?}")))? else {
+        return Ok(None);
+    };
+    // The informer has usually parsed this state already.
+    if let Some(known) = of.find(key).filter(|known| known.revision == entry.revision) {
+        return Ok(Some(Owner::from(&*known)));
+    }
+    let read = |entry: &crate::storage::Entry| Owner::from(&Tracked::from_entry(entry));
+    Ok(sized::read(Some(entry), read).await?)
 }
 
 /// The storage key of the owner; `None` for a namespaced owner of a cluster-scoped object.

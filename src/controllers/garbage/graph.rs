@@ -2,12 +2,16 @@
 //!
 //! Only objects with owners, and objects that are deleted after their dependents, are nodes. An owner is
 //! known by the UID in the references to it; whether it exists is determined by a read when a reference to it
-//! is first seen, and cached until it is deleted. Each change costs time in the number of the object's own
-//! references.
+//! is first seen, and cached until it is deleted.
+//!
+//! Each change costs time in the number of the object's own references, of which a client may send tens of
+//! thousands. So a change replaces the node ([`Graph::replace`]), plans the rest without the graph
+//! ([`Replaced::plan`]), and applies the plan in batches ([`Graph::apply`]), between which others can use the
+//! graph. The node comes first: whoever examines the object meanwhile sees all of its references.
 
 use crate::apimachinery::value::Str;
 use crate::controllers::objects::{OwnerReference, Tracked, Uid};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -62,6 +66,52 @@ pub(crate) struct Graph<K> {
     owners: HashMap<Uid, Owner>,
 }
 
+/// A node that was replaced. Its references still have to follow; see [`Self::plan`].
+#[must_use]
+pub(crate) struct Replaced {
+    /// The object that is gone, and its node if it had one.
+    gone: Option<(Uid, Option<Arc<Tracked>>)>,
+    before: Option<Arc<Tracked>>,
+    new: Option<Arc<Tracked>>,
+}
+
+/// A change of one reference.
+#[derive(Debug)]
+enum Step {
+    /// The object refers to the owner. A reference that it did not have says where it looks for it.
+    Link {
+        owner: Uid,
+        blocks: bool,
+        new: Option<Coordinates>,
+    },
+    /// It still does, but may no longer block.
+    Keep {
+        owner: Uid,
+    },
+    Unlink {
+        owner: Uid,
+    },
+    /// The object is gone.
+    Gone,
+}
+
+/// The changes of the references of an object.
+#[derive(Debug)]
+struct References {
+    of: Uid,
+    steps: std::vec::IntoIter<Step>,
+    /// Whether the object is to be examined.
+    examine: bool,
+}
+
+/// The rest of a change.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Of the object that is gone, then of the new one.
+    references: Vec<References>,
+    items: Vec<Item>,
+}
+
 impl<K> Default for Graph<K> {
     fn default() -> Self {
         Self {
@@ -82,91 +132,147 @@ impl Coordinates {
     }
 }
 
+impl Replaced {
+    /// Compares the references before and after the change.
+    pub(crate) fn plan(self, key: &str) -> Plan {
+        let mut plan = Plan::default();
+        if let Some((uid, node)) = self.gone {
+            let owners = node.iter().flat_map(|n| &n.owners);
+            let unlinked = owners.map(|r| Step::Unlink { owner: r.uid.clone() });
+            plan.push(uid, unlinked.chain([Step::Gone]).collect());
+        }
+        let Some(new) = self.new else { return plan };
+        let before = self.before.as_deref();
+        plan.push(
+            new.uid.clone(),
+            steps(key, before.map_or(&[], |b| &b.owners), &new.owners),
+        );
+        let began = |of: fn(&Tracked) -> bool| of(&new) && !before.is_some_and(of);
+        if began(Tracked::waits_for_orphans) {
+            plan.items.push(Item::Orphan(new.uid.clone()));
+        } else if began(|o| o.waits_for_dependents() && !o.orphans) {
+            plan.items.push(Item::Owner(new.uid.clone()));
+        }
+        plan
+    }
+}
+
+/// The changes from old references to new ones.
+fn steps(key: &str, old: &[OwnerReference], new: &[OwnerReference]) -> Vec<Step> {
+    if *old == *new {
+        return Vec::new();
+    }
+    let known: HashSet<&OwnerReference> = old.iter().collect();
+    let kept: HashSet<&Uid> = new.iter().map(|r| &r.uid).collect();
+    let blocking: HashSet<&Uid> = new.iter().filter(|r| r.is_blocking()).map(|r| &r.uid).collect();
+    let links = new.iter().map(|r| Step::Link {
+        owner: r.uid.clone(),
+        blocks: blocking.contains(&r.uid),
+        new: (!known.contains(r)).then(|| Coordinates::of(r, key)),
+    });
+    let rest = old.iter().map(|r| match (kept.contains(&r.uid), r.uid.clone()) {
+        (true, owner) => Step::Keep { owner },
+        (false, owner) => Step::Unlink { owner },
+    });
+    links.chain(rest).collect()
+}
+
+impl Plan {
+    fn push(&mut self, of: Uid, steps: Vec<Step>) {
+        self.references.push(References {
+            of,
+            steps: steps.into_iter(),
+            examine: false,
+        });
+    }
+
+    /// The items to examine, once the plan is applied.
+    pub(crate) fn into_items(self) -> Vec<Item> {
+        let mut items = self.items;
+        let examined = self.references.into_iter().filter(|r| r.examine);
+        items.extend(examined.map(|r| Item::Object(r.of)));
+        items
+    }
+}
+
 impl<K: Clone> Graph<K> {
-    /// Applies a change of one object. Returns the items to examine.
-    pub(crate) fn change(
+    /// Applies the part of a change that does not depend on the number of the object's references.
+    pub(crate) fn replace(
         &mut self,
         resource: &K,
         key: &str,
         old: Option<&Arc<Tracked>>,
         new: Option<&Arc<Tracked>>,
-    ) -> Vec<Item> {
-        let mut items = Vec::new();
-        // An object of the same name that was deleted and created while the watch was interrupted.
-        let replaced = old.filter(|old| new.is_none_or(|new| new.uid != old.uid));
-        if let Some(old) = replaced {
-            self.remove(old, &mut items);
-        }
-        if let Some(new) = new {
-            let before = self.nodes.get(&new.uid).map(|n| n.object.clone());
-            self.link(key, before.as_deref(), new, &mut items);
-            if new.is_node() {
+    ) -> Replaced {
+        // Also an object of the same name that was deleted and created while the watch was interrupted.
+        let gone = old.filter(|old| new.is_none_or(|new| new.uid != old.uid));
+        let gone = gone.map(|old| (old.uid.clone(), self.nodes.remove(&old.uid).map(|n| n.object)));
+        let before = new.and_then(|new| match new.is_node() {
+            true => {
                 let node = Node {
                     resource: resource.clone(),
                     key: key.into(),
                     object: new.clone(),
                 };
-                self.nodes.insert(new.uid.clone(), node);
-            } else {
-                self.nodes.remove(&new.uid);
+                self.nodes.insert(new.uid.clone(), node)
             }
-            let began = |of: fn(&Tracked) -> bool| of(new) && !before.as_deref().is_some_and(of);
-            if began(Tracked::waits_for_orphans) {
-                items.push(Item::Orphan(new.uid.clone()));
-            } else if began(|o| o.waits_for_dependents() && !o.orphans) {
-                items.push(Item::Owner(new.uid.clone()));
-            }
+            false => self.nodes.remove(&new.uid),
+        });
+        Replaced {
+            gone,
+            before: before.map(|n| n.object),
+            new: new.cloned(),
         }
-        items
     }
 
-    fn remove(&mut self, old: &Tracked, items: &mut Vec<Item>) {
-        if let Some(node) = self.nodes.remove(&old.uid) {
-            for reference in &node.object.owners {
-                self.unlink(&old.uid, &reference.uid);
-                if self.waits_for_dependents(&reference.uid) && !self.is_blocked(&reference.uid) {
-                    items.push(Item::Owner(reference.uid.clone()));
+    /// Applies up to `most` steps of a plan. Returns whether any are left.
+    pub(crate) fn apply(&mut self, plan: &mut Plan, most: usize) -> bool {
+        let mut left = most;
+        for references in &mut plan.references {
+            while let Some(step) = (left > 0).then(|| references.steps.next()).flatten() {
+                left -= 1;
+                references.examine |= self.step(&references.of, step, &mut plan.items);
+            }
+        }
+        plan.references.iter().any(|r| r.steps.len() > 0)
+    }
+
+    /// Returns whether the object has to be examined.
+    fn step(&mut self, of: &Uid, step: Step, items: &mut Vec<Item>) -> bool {
+        match step {
+            Step::Link { owner, blocks, new } => return self.link(of, &owner, blocks, new),
+            Step::Keep { owner } => self.note_unblocked(owner, items),
+            Step::Unlink { owner } => {
+                self.unlink(of, &owner);
+                self.note_unblocked(owner, items);
+            }
+            Step::Gone => {
+                if let Some(owner) = self.owners.get_mut(of) {
+                    owner.gone = true;
+                    owner.found.clear();
+                    items.push(Item::Owner(of.clone()));
                 }
             }
         }
-        if let Some(owner) = self.owners.get_mut(&old.uid) {
-            owner.gone = true;
-            owner.found.clear();
-            items.push(Item::Owner(old.uid.clone()));
-        }
+        false
     }
 
-    /// Applies the change of an object's references.
-    fn link(&mut self, key: &str, before: Option<&Tracked>, new: &Tracked, items: &mut Vec<Item>) {
-        let old: &[OwnerReference] = before.map_or(&[], |b| &b.owners);
-        if *old == *new.owners {
-            return;
+    fn link(&mut self, of: &Uid, uid: &Uid, blocks: bool, new: Option<Coordinates>) -> bool {
+        let owner = self.owners.entry(uid.clone()).or_default();
+        if let Some(blocked) = owner.dependents.insert(of.clone(), blocks) {
+            owner.blocking -= usize::from(blocked);
         }
-        let mut examine = false;
-        for reference in &new.owners {
-            let blocks = new.owners.iter().any(|r| r.uid == reference.uid && r.is_blocking());
-            let owner = self.owners.entry(reference.uid.clone()).or_default();
-            if let Some(blocked) = owner.dependents.insert(new.uid.clone(), blocks) {
-                owner.blocking -= usize::from(blocked);
-            }
-            owner.blocking += usize::from(blocks);
-            let known = old.iter().any(|o| o == reference);
-            let found = !owner.gone && owner.found.contains(&Coordinates::of(reference, key));
-            // An owner that is already being deleted takes new dependents with it.
-            let waits = self.waits_for_dependents(&reference.uid);
-            examine |= !known && (!found || waits);
-        }
-        for reference in old {
-            let kept = new.owners.iter().any(|r| r.uid == reference.uid);
-            if !kept {
-                self.unlink(&new.uid, &reference.uid);
-            }
-            if self.waits_for_dependents(&reference.uid) && !self.is_blocked(&reference.uid) {
-                items.push(Item::Owner(reference.uid.clone()));
-            }
-        }
-        if examine {
-            items.push(Item::Object(new.uid.clone()));
+        owner.blocking += usize::from(blocks);
+        let Some(at) = new else { return false };
+        let found = !owner.gone && owner.found.contains(&at);
+        // An owner that is already being deleted takes new dependents with it.
+        !found || self.waits_for_dependents(uid)
+    }
+
+    /// An owner that waits for its dependents may have lost the last one that blocks it.
+    fn note_unblocked(&self, owner: Uid, items: &mut Vec<Item>) {
+        if self.waits_for_dependents(&owner) && !self.is_blocked(&owner) {
+            items.push(Item::Owner(owner));
         }
     }
 
@@ -222,5 +328,72 @@ impl<K: Clone> Graph<K> {
         {
             owner.found.push(at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::Revision;
+
+    const MANY: usize = 50_000;
+
+    fn object(owners: impl Iterator<Item = usize>) -> Arc<Tracked> {
+        let owners = owners.map(|n| OwnerReference {
+            uid: format!("owner-{n}").into(),
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+            name: "o".into(),
+            controller: None,
+            blocks: Some(n % 2 == 0),
+        });
+        Arc::new(Tracked {
+            uid: "u".into(),
+            revision: Revision(1),
+            owners: owners.collect(),
+            deleting: false,
+            orphans: false,
+            foreground: false,
+        })
+    }
+
+    /// Applies a change in batches; returns their number and the items.
+    fn apply(graph: &mut Graph<()>, old: Option<&Arc<Tracked>>, new: Option<&Arc<Tracked>>) -> (usize, Vec<Item>) {
+        let mut plan = graph.replace(&(), "x/u", old, new).plan("x/u");
+        let mut batches = 1;
+        while graph.apply(&mut plan, 64) {
+            batches += 1;
+        }
+        (batches, plan.into_items())
+    }
+
+    /// With a comparison of each reference with each other one, this takes minutes.
+    #[test]
+    fn a_change_costs_time_in_the_number_of_references_and_is_applied_in_batches() {
+        let mut graph = Graph::default();
+        let first = object(0..MANY);
+        let (batches, items) = apply(&mut graph, None, Some(&first));
+        assert_eq!((batches, items), (MANY.div_ceil(64), vec![Item::Object("u".into())]));
+        let second = object((1..=MANY).rev());
+        let (batches, items) = apply(&mut graph, Some(&first), Some(&second));
+        assert_eq!(
+            (batches, items),
+            ((2 * MANY).div_ceil(64), vec![Item::Object("u".into())])
+        );
+        assert!(!graph.has_dependents(&"owner-0".into()) && graph.has_dependents(&"owner-1".into()));
+        assert!(graph.is_blocked(&"owner-2".into()) && !graph.is_blocked(&"owner-1".into()));
+        let (batches, items) = apply(&mut graph, Some(&second), Some(&second));
+        assert_eq!((batches, items), (1, vec![]), "the references are the same");
+        let (batches, _) = apply(&mut graph, Some(&second), None);
+        assert_eq!((batches, graph.owners.len()), ((MANY + 1).div_ceil(64), 0));
+    }
+
+    #[test]
+    fn an_object_that_is_examined_while_its_references_are_applied_has_all_of_them() {
+        let mut graph = Graph::default();
+        let object = object(0..100);
+        let mut plan = graph.replace(&(), "x/u", None, Some(&object)).plan("x/u");
+        assert!(graph.apply(&mut plan, 1));
+        assert_eq!(graph.node(&"u".into()).map(|n| n.object.owners.len()), Some(100));
     }
 }

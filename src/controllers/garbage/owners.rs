@@ -1,11 +1,10 @@
 //! Handles the dependents of an owner: they are examined when it is gone or deleted in the foreground, and
 //! lose their reference to it when it is deleted with the policy Orphan.
 
-use super::graph::{Item, Node};
+use super::graph::Item;
 use super::{BATCH, Collector, Error};
-use crate::controllers::objects::{FOREGROUND, ORPHAN, OwnerReference, Resource, Uid};
+use crate::controllers::objects::{FOREGROUND, ORPHAN, Uid};
 use futures_util::StreamExt as _;
-use std::sync::Arc;
 
 impl Collector {
     /// An owner that is gone, or waits for its dependents.
@@ -58,21 +57,13 @@ impl Collector {
 
     async fn orphan_one(&self, dependent: Uid, owner: &Uid) -> Result<(), Error> {
         match self.node(&dependent) {
-            Some(node) => self.release(&node, |reference| reference.uid == *owner).await,
+            Some(node) => {
+                let owner = owner.clone();
+                self.set_owners(&node, move |r| (r.uid != owner).then(|| r.clone()))
+                    .await
+                    .map(drop)
+            }
             None => Ok(()),
-        }
-    }
-
-    /// Removes the references that `drops` selects.
-    pub(super) async fn release(
-        &self,
-        node: &Node<Arc<Resource>>,
-        drops: impl Fn(&OwnerReference) -> bool,
-    ) -> Result<(), Error> {
-        let kept: Vec<OwnerReference> = node.object.owners.iter().filter(|r| !drops(r)).cloned().collect();
-        match kept.len() == node.object.owners.len() {
-            true => Ok(()),
-            false => self.set_owners(node, &kept).await,
         }
     }
 }

@@ -45,8 +45,10 @@ impl Cluster {
             None => self.objects.remove(uid),
         };
         if old != new {
-            let items = self.graph.change(&(), uid, old.as_ref(), new.as_ref());
-            self.pending.extend(items);
+            let replaced = self.graph.replace(&(), uid, old.as_ref(), new.as_ref());
+            let mut plan = replaced.plan(uid);
+            while self.graph.apply(&mut plan, 1) {}
+            self.pending.extend(plan.into_items());
         }
     }
 

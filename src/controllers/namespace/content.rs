@@ -2,9 +2,9 @@
 
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::time;
-use crate::apimachinery::value::Value;
+use crate::apimachinery::value::{Str, Value};
 use crate::controllers::discovery::ServedResource;
-use crate::controllers::loopback::{Failure, Loopback, Path};
+use crate::controllers::loopback::{Failure, JSON, Loopback, Path};
 use crate::json;
 use ::time::OffsetDateTime;
 use futures_util::StreamExt as _;
@@ -13,8 +13,10 @@ use std::time::Duration;
 
 /// Resources that are deleted at the same time.
 const CONCURRENT: usize = 16;
-/// Objects per page of a list.
+/// Objects per page of a list of their metadata.
 const PAGE: usize = 500;
+/// The same of whole objects: so many of the largest ones fit into a response.
+const WHOLE_PAGE: usize = 16;
 /// Time that upstream expects finalizers to take.
 const FINALIZER_ESTIMATE: Duration = Duration::from_secs(15);
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -41,7 +43,22 @@ pub(crate) struct Progress {
 struct Remaining {
     count: usize,
     finalizers: BTreeMap<String, usize>,
+    /// The longest grace period of the Pods that still run, in seconds.
+    grace: i64,
     estimate: Duration,
+}
+
+impl Remaining {
+    fn add(&mut self, object: &Value) {
+        self.count += 1;
+        for finalizer in object.finalizers() {
+            *self.finalizers.entry(finalizer.to_owned()).or_default() += 1;
+        }
+        if !matches!(object.str_at(&["status", "phase"]), "Succeeded" | "Failed") {
+            let seconds = object.at(&["spec", "terminationGracePeriodSeconds"]).as_i64();
+            self.grace = self.grace.max(seconds.unwrap_or(0));
+        }
+    }
 }
 
 /// Deletes all objects of these resources.
@@ -86,8 +103,12 @@ async fn delete(api: &Loopback, namespace: &Value, resource: &ServedResource) ->
         Ok(()) => {}
         // Servers without the verb: one by one.
         Err(e) if matches!(e.code, 404 | 405) => {
-            for object in list(api, path, METADATA).await? {
-                match api.delete(path.name(object.name()), &options).await {
+            let add = |mut names: Vec<Str>, object: &Value| {
+                names.push(object.name().into());
+                names
+            };
+            for name in fold(api, path, false, add).await? {
+                match api.delete(path.name(&name), &options).await {
                     Err(e) if e.code != 404 => return Err(e),
                     _ => {}
                 }
@@ -99,16 +120,13 @@ async fn delete(api: &Loopback, namespace: &Value, resource: &ServedResource) ->
         return Ok(Remaining::default());
     }
     let is_pods = resource.group.is_empty() && resource.resource == "pods";
-    let objects = list(api, path, if is_pods { "application/json" } else { METADATA }).await?;
-    let mut left = Remaining {
-        count: objects.len(),
-        ..Remaining::default()
+    let add = |mut left: Remaining, object: &Value| {
+        left.add(object);
+        left
     };
-    for finalizer in objects.iter().flat_map(|o| o.finalizers()) {
-        *left.finalizers.entry(finalizer.to_owned()).or_default() += 1;
-    }
+    let mut left = fold(api, path, is_pods, add).await?;
     if is_pods {
-        left.estimate = grace(&objects, namespace);
+        left.estimate = grace(left.grace, namespace);
     }
     if !left.finalizers.is_empty() {
         left.estimate = left.estimate.max(FINALIZER_ESTIMATE);
@@ -131,43 +149,44 @@ fn go_gvr(resource: &ServedResource) -> String {
     )
 }
 
-/// The longest grace period of the pods that still run, until it has passed since the namespace was deleted.
-fn grace(pods: &[Value], namespace: &Value) -> Duration {
-    let running = pods
-        .iter()
-        .filter(|p| !matches!(p.str_at(&["status", "phase"]), "Succeeded" | "Failed"));
-    let seconds = running.filter_map(|p| p.at(&["spec", "terminationGracePeriodSeconds"]).as_i64());
-    let longest = seconds.max().and_then(|s| u64::try_from(s).ok()).unwrap_or(0);
+/// The longest grace period of Pods that still run, until it has passed since the namespace was deleted.
+fn grace(seconds: i64, namespace: &Value) -> Duration {
     let since = time::parse(namespace.meta("deletionTimestamp")).ok();
     let passed = since.map(|since| OffsetDateTime::now_utc() - since);
-    let longest = Duration::from_secs(longest);
+    let longest = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     match passed.and_then(|p| Duration::try_from(p).ok()) {
         Some(passed) if passed > longest => Duration::ZERO,
         _ => longest,
     }
 }
 
-/// All objects of a collection, page by page.
-async fn list(api: &Loopback, path: Path<'_>, accept: &str) -> Result<Vec<Value>, Failure> {
-    let mut all = Vec::new();
-    let mut next = String::new();
+/// Folds all objects of a collection page by page, off the reactor: a page may have megabytes. Of the objects only
+/// the metadata are read, unless they are wanted `whole`.
+async fn fold<T: Default + Send + 'static>(
+    api: &Loopback,
+    path: Path<'_>,
+    whole: bool,
+    add: impl Fn(T, &Value) -> T + Copy + Send + 'static,
+) -> Result<T, Failure> {
+    let (accept, limit) = if whole { (JSON, WHOLE_PAGE) } else { (METADATA, PAGE) };
+    let (mut folded, mut next) = (T::default(), String::new());
     loop {
-        let mut query = format!("{path}?limit={PAGE}");
+        let mut query = format!("{path}?limit={limit}");
         if !next.is_empty() {
             query.push_str("&continue=");
             crate::request::percent::encode_query(next.as_bytes(), &mut query);
         }
-        let mut page = match api.accept(query, accept).await {
+        let page = move |page: Value| {
+            let folded = page.get("items").items().iter().fold(folded, add);
+            (folded, page.str_at(&["metadata", "continue"]).to_owned())
+        };
+        (folded, next) = match api.extract(query, accept, page).await {
             // A resource whose definition has just gone has no objects.
-            Err(e) if e.code == 404 => return Ok(all),
+            Err(e) if e.code == 404 => return Ok(T::default()),
             other => other?,
         };
-        next = page.str_at(&["metadata", "continue"]).to_owned();
-        if let Some(items) = page.at_mut(&["items"]).and_then(Value::as_array_mut) {
-            all.append(items);
-        }
         if next.is_empty() {
-            return Ok(all);
+            return Ok(folded);
         }
     }
 }
@@ -181,8 +200,11 @@ mod tests {
         let pod = |seconds: i64, phase: &str| json!({"spec": {"terminationGracePeriodSeconds": seconds}, "status": {"phase": phase}});
         let pods = [pod(30, "Running"), pod(60, "Succeeded"), pod(10, "Pending")];
         let deleted = |at: String| json!({"metadata": {"deletionTimestamp": at}});
-        assert_eq!(grace(&pods, &deleted(time::now())), Duration::from_secs(30));
+        let mut left = Remaining::default();
+        pods.iter().for_each(|pod| left.add(pod));
+        assert_eq!((left.count, left.grace), (3, 30));
+        assert_eq!(grace(30, &deleted(time::now())), Duration::from_secs(30));
         let long_ago = time::format(OffsetDateTime::now_utc() - Duration::from_secs(40));
-        assert_eq!(grace(&pods, &deleted(long_ago)), Duration::ZERO);
+        assert_eq!(grace(30, &deleted(long_ago)), Duration::ZERO);
     }
 }

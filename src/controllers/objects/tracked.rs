@@ -30,7 +30,7 @@ pub(crate) struct Tracked {
 }
 
 /// An element of `metadata.ownerReferences`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OwnerReference {
     pub uid: Uid,
     pub api_version: Str,

@@ -3,7 +3,8 @@
 use crate::apimachinery::value::{Str, Value};
 use crate::controllers::discovery::AGGREGATED;
 use crate::controllers::loopback::{Failure, Loopback};
-use std::collections::BTreeSet;
+use crate::interrupt::checkpoint;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// After so many kinds of one rule, the rest of the policy is not looked at.
@@ -57,7 +58,12 @@ pub(super) struct Served {
 pub(super) async fn discover(api: &Loopback) -> Result<Vec<Served>, Failure> {
     let mut all = Vec::new();
     for path in ["/api", "/apis"] {
-        add(&mut all, &api.accept(path, AGGREGATED).await?);
+        // There may be thousands of resources.
+        let more = move |document: Value| {
+            add(&mut all, &document);
+            all
+        };
+        all = api.extract(path, AGGREGATED, more).await?;
     }
     Ok(all)
 }
@@ -90,46 +96,72 @@ pub(super) fn of_params(policy: &Value) -> Option<Gvk> {
 pub(super) fn to_check(policy: &Value, served: &[Served]) -> BTreeSet<Gvk> {
     let mut kinds = BTreeSet::new();
     for rule in policy.at(&["spec", "matchConstraints", "resourceRules"]).items() {
-        let list = |key: &str| -> Vec<&str> {
-            let mut all: Vec<&str> = rule.get(key).items().iter().filter_map(Value::as_str).collect();
-            all.sort_unstable();
-            all
-        };
-        let (groups, versions, resources) = (list("apiGroups"), list("apiVersions"), list("resources"));
-        if groups.iter().chain(&versions).any(|name| name.contains('*')) {
-            continue;
-        }
-        let mut count = 0;
-        for group in &groups {
-            for version in &versions {
-                for resource in resources.iter().filter(|r| !r.contains(['*', '/'])) {
-                    for kind in of_resource(served, group, version, &resource.to_lowercase()) {
-                        kinds.insert(kind.clone());
-                        count += 1;
-                        if count == MAX_KINDS {
-                            return kinds;
-                        }
-                    }
-                }
+        checkpoint();
+        if let Some(rule) = Rule::of(rule) {
+            let found = rule.kinds(served);
+            let count = found.len();
+            kinds.extend(found.into_iter().take(MAX_KINDS).cloned());
+            if count >= MAX_KINDS {
+                break;
             }
         }
     }
     kinds
 }
 
-/// The kinds of a resource. Upstream's RESTMapper takes the name of the core group for any group.
-fn of_resource<'a>(
-    served: &'a [Served],
-    group: &'a str,
-    version: &'a str,
-    resource: &'a str,
-) -> impl Iterator<Item = &'a Gvk> {
-    let is_meant = move |s: &&Served| {
-        (group.is_empty() || s.kind.group == group)
-            && s.kind.version == version
-            && (s.plural == resource || s.singular == resource)
-    };
-    served.iter().filter(is_meant).map(|s| &s.kind)
+/// The names in a rule, each with its place in the order of the search.
+struct Rule<'a> {
+    groups: BTreeMap<&'a str, usize>,
+    versions: BTreeMap<&'a str, usize>,
+    /// In lower case, by which several names may be the same.
+    resources: BTreeMap<String, Vec<usize>>,
+}
+
+impl<'a> Rule<'a> {
+    /// `None` if the groups or versions have a wildcard.
+    fn of(rule: &'a Value) -> Option<Self> {
+        let list =
+            |key: &str| -> BTreeSet<&'a str> { rule.get(key).items().iter().filter_map(Value::as_str).collect() };
+        let numbered = |all: BTreeSet<&'a str>| all.into_iter().enumerate().map(|(i, name)| (name, i)).collect();
+        let (groups, versions) = (list("apiGroups"), list("apiVersions"));
+        if groups.iter().chain(&versions).any(|name| name.contains('*')) {
+            return None;
+        }
+        let mut resources: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        let named = list("resources").into_iter().filter(|r| !r.contains(['*', '/']));
+        for (i, resource) in named.enumerate() {
+            resources.entry(resource.to_lowercase()).or_default().push(i);
+        }
+        Some(Self {
+            groups: numbered(groups),
+            versions: numbered(versions),
+            resources,
+        })
+    }
+
+    /// The kinds that it names: by group, version and resource, then as they are served. A rule may have tens of
+    /// thousands of each name, so what is served is looked up in it, and not the other way round.
+    fn kinds<'s>(&self, served: &'s [Served]) -> Vec<&'s Gvk> {
+        let mut found = Vec::new();
+        for (at, of) in served.iter().enumerate() {
+            let Some(version) = self.versions.get(of.kind.version.as_str()) else {
+                continue;
+            };
+            // Upstream's RESTMapper takes the name of the core group for any group.
+            let own = Some(of.kind.group.as_str()).filter(|group| !group.is_empty());
+            let groups = [Some(""), own].into_iter().flatten();
+            let groups: Vec<usize> = groups.filter_map(|group| self.groups.get(group).copied()).collect();
+            let singular = Some(&of.singular).filter(|singular| **singular != of.plural);
+            for name in [Some(&of.plural), singular].into_iter().flatten() {
+                let resources = self.resources.get(name.as_str()).into_iter().flatten();
+                for resource in resources {
+                    found.extend(groups.iter().map(|group| (*group, *version, *resource, at)));
+                }
+            }
+        }
+        found.sort_unstable();
+        found.into_iter().map(|(_, _, _, at)| &served[at].kind).collect()
+    }
 }
 
 #[cfg(test)]
@@ -217,5 +249,16 @@ mod tests {
             of(json!({"apiVersion": "a.io/v2", "kind": "P"})).as_deref(),
             Some("a.io/v2, Kind=P")
         );
+    }
+
+    /// With a search for each group, version and resource, this takes years.
+    #[test]
+    fn rules_with_many_names_cost_time_in_their_number() {
+        let names: Vec<String> = (0..50_000).map(|i| format!("n{i}")).collect();
+        let all = |last: &str| -> Vec<Value> { names.iter().map(|n| n.as_str().into()).chain([last.into()]).collect() };
+        let rule = json!({"apiGroups": (all("apps")), "apiVersions": (all("v1")), "resources": (all("deployments"))});
+        let policy = json!({"spec": {"matchConstraints": {"resourceRules": [(rule)]}}});
+        let kinds: Vec<String> = to_check(&policy, &served()).iter().map(Gvk::to_string).collect();
+        assert_eq!(kinds, ["apps/v1, Kind=Deployment"]);
     }
 }

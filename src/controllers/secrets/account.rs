@@ -43,9 +43,9 @@ impl AccountToken {
         (secret.str_at(&["type"]) == TYPE && !token.account.is_empty()).then_some(token)
     }
 
-    /// Whether the token is one of this account.
-    pub(crate) fn is_of(&self, account: &Value) -> bool {
-        self.account_uid.is_empty() || self.account_uid == account.uid()
+    /// Whether the token is one of the account of that name with this UID.
+    pub(crate) fn is_of_uid(&self, uid: &str) -> bool {
+        self.account_uid.is_empty() || self.account_uid == uid
     }
 }
 
@@ -59,11 +59,10 @@ mod tests {
         let of = |annotations: Value| {
             AccountToken::from_value(&json!({"type": TYPE, "metadata": {"uid": "s", "annotations": (annotations)}}))
         };
-        let account = json!({"metadata": {"name": "a", "uid": "u"}});
         let named = of(json!({ACCOUNT: "a"})).expect("it names an account");
-        assert!(named.is_of(&account));
+        assert!(named.is_of_uid("u"));
         let other = of(json!({ACCOUNT: "a", ACCOUNT_UID: "former"})).expect("it names an account");
-        assert!(!other.is_of(&account));
+        assert!(!other.is_of_uid("u"));
         assert_eq!(of(json!({})), None);
     }
 }

@@ -4,16 +4,17 @@
 use super::subsets::{Subset, repack, truncate};
 use super::trigger::{self, TriggerTimes};
 use super::workloads::{Pod, Service, Workloads, namespace_of};
-use super::{HEADLESS, WORKERS, compute, read, without};
+use super::{HEADLESS, WORKERS, without};
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::{Change, Informer};
 use crate::controllers::events::{Recorder, Reference};
-use crate::controllers::loopback::{Failure, Loopback, Path, found};
+use crate::controllers::loopback::{Failure, Loopback, Path, encode, found};
+use crate::controllers::sized;
 use crate::controllers::term::Term;
 use crate::json;
-use crate::storage::{Entry, Storage};
+use crate::storage::{Entry, MinRevision, Storage};
 use std::sync::{Arc, LazyLock};
 
 const QUEUE: &str = "endpoint";
@@ -101,34 +102,35 @@ impl Endpoints {
         let Some(service) = self.workloads.service(&key) else {
             self.times.forget(&key);
             if self.known.get(&key).is_some() {
-                let deleted = self.api.delete(path.name(name), &Value::object()).await;
-                found(deleted.map(|()| Value::Null))?;
+                found(self.api.delete(path.name(name), &Value::object()).await)?;
             }
             return Ok(());
         };
         if !service.has_endpoints() {
             return Ok(());
         }
-        let live = read(&*self.storage, &key).await?;
-        let count = self.workloads.count(&key, &service);
-        let (own, of, at, before) = (self.clone(), service.clone(), key.clone(), live.clone());
-        let wanted = compute(count, move || {
+        let live = self.storage.get(&key, MinRevision::Any).await?;
+        let exists = live.is_some();
+        let size = self.workloads.size(&key, &service) + live.as_ref().map_or(0, |entry| sized::size(entry));
+        let (own, of, at) = (self.clone(), service.clone(), key.clone());
+        let wanted = sized::compute(size, move || {
+            let live = live.map(|entry| entry.decode());
             let pods = own.workloads.pods_of(&at, &of);
             let changed_at = own.times.update(&at, &of, &pods);
-            let mut wanted = corrected(&of, namespace_of(&at), &pods, before.as_ref())?;
+            let mut wanted = corrected(&of, namespace_of(&at), &pods, live.as_ref())?;
             trigger::mark(&mut wanted, changed_at);
-            (before.as_ref() != Some(&wanted)).then_some(wanted)
+            (live.as_ref() != Some(&wanted)).then(|| (Str::from(wanted.uid()), encode(&wanted)))
         })
         .await?;
-        let Some(wanted) = wanted else { return Ok(()) };
-        let (written, reason, verb) = match live {
-            None => (
-                self.api.create(path, &wanted).await,
+        let Some((uid, wanted)) = wanted else { return Ok(()) };
+        let (written, reason, verb) = match exists {
+            false => (
+                self.api.create(path, wanted).await,
                 "FailedToCreateEndpoint",
                 "create endpoint for service",
             ),
-            Some(_) => {
-                let written = self.api.replace(path.name(name), &wanted).await;
+            true => {
+                let written = self.api.replace(path.name(name), wanted).await;
                 (written, "FailedToUpdateEndpoint", "update endpoint")
             }
         };
@@ -137,7 +139,7 @@ impl Endpoints {
             return Ok(());
         }
         let message = format!("Failed to {verb} {key}: {failed}");
-        let object = Reference::new("v1", "Endpoints", &key, wanted.uid());
+        let object = Reference::new("v1", "Endpoints", &key, &uid);
         self.events.warn(&object, reason, &message).await;
         Err(failed)
     }

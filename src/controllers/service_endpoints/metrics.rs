@@ -1,7 +1,8 @@
 //! [`SliceMetrics`]: metrics of the loop that writes EndpointSlices (`endpointslice/metrics`).
 
-use super::slices::{Counts, Plan};
+use super::slices::Counts;
 use super::workloads::Service;
+use super::writes::Writes;
 use crate::apimachinery::value::Str;
 use crate::sync::Mutex;
 use crate::telemetry::{EndpointSliceMetrics, Telemetry};
@@ -29,12 +30,12 @@ impl SliceMetrics {
         }
     }
 
-    /// A Service is about to get the endpoints of a plan.
-    pub(super) fn planned(&self, key: &str, service: &Service, plan: &Plan) {
-        let (families, counts) = (&self.families, plan.counts);
+    /// A Service is about to get these slices.
+    pub(super) fn planned(&self, key: &str, service: &Service, writes: &Writes) {
+        let (families, counts) = (&self.families, writes.counts);
         families.added.observe(counts.added as f64);
         families.removed.observe(counts.removed as f64);
-        let changed = plan.create.len() + plan.update.len() + plan.delete.len();
+        let changed = writes.create.len() + writes.update.len() + writes.delete.len();
         let distribution = service.traffic_distribution();
         let labels = match service.has_topology_mode() {
             true => ["Auto", ""],
@@ -108,21 +109,21 @@ mod tests {
     fn the_gauges_are_the_sums_of_the_services_that_exist() {
         let metrics = SliceMetrics::new(&Telemetry::new());
         let service = Service::from_value(json!({"spec": {"trafficDistribution": "PreferClose"}}));
-        let plan = |endpoints: usize, slices: usize| {
-            let mut plan = Plan::default();
-            plan.counts.want(endpoints);
-            plan.counts.slices = slices;
-            plan
+        let writes = |endpoints: usize, slices: usize| {
+            let mut writes = Writes::default();
+            writes.counts.want(endpoints);
+            writes.counts.slices = slices;
+            writes
         };
         let gauges = || {
             let f = &metrics.families;
             let close = f.distributions.with_label_values(&["PreferClose"]);
             [&f.desired, &f.slices, &f.desired_slices, &close].map(|gauge| gauge.get())
         };
-        metrics.planned("x/a", &service, &plan(101, 3));
-        metrics.planned("x/b", &service, &plan(0, 1));
+        metrics.planned("x/a", &service, &writes(101, 3));
+        metrics.planned("x/b", &service, &writes(0, 1));
         assert_eq!(gauges(), [101, 4, 3, 2]);
-        metrics.planned("x/a", &service, &plan(50, 1));
+        metrics.planned("x/a", &service, &writes(50, 1));
         assert_eq!(gauges(), [50, 2, 2, 2]);
         metrics.forget("x/b");
         assert_eq!(gauges(), [50, 1, 1, 1]);

@@ -8,17 +8,18 @@ use super::slices::{Endpoints, Plan, Ports, family_name, identity, ports_of, por
 use super::subsets::{Subset, repack};
 use super::workloads::{Workloads, address, namespace_of};
 use super::{
-    MANAGED_BY, OwnSlices, SERVICE_NAME, TRIGGER_TIME, WORKERS, carry_out, compute, controller_reference, name_prefix,
-    read, without,
+    MANAGED_BY, OwnSlices, SERVICE_NAME, TRIGGER_TIME, WORKERS, Writes, carry_out, controller_reference, decoded,
+    name_prefix, size_of, without,
 };
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::{Change, Informer};
 use crate::controllers::events::{Recorder, Reference};
 use crate::controllers::loopback::{Failure, Loopback};
+use crate::controllers::sized;
 use crate::controllers::term::Term;
 use crate::json;
-use crate::storage::Storage;
+use crate::storage::{Entry, MinRevision, Storage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Addresses of a subset that are mirrored; upstream's default.
 const MAX: usize = 1000;
+/// What computing the slices costs at most, in bytes of the objects: canonical subsets are longer.
+const EXPANSION: usize = 8;
 
 /// Keeps the mirrored slices.
 struct Mirror {
@@ -86,23 +89,12 @@ impl Mirror {
             && self.workloads.service(&key).is_some_and(|s| !s.has_selector());
         let existing = self.own.of(&key).await?;
         let endpoints = match wanted {
-            true => read(&*self.storage, &key).await?,
+            true => self.storage.get(&key, MinRevision::Any).await?,
             false => None,
         };
-        let Some(endpoints) = endpoints else {
-            let plan = Plan {
-                delete: existing,
-                ..Plan::default()
-            };
-            return carry_out(&self.api, namespace, plan, true, None).await;
-        };
-        let count: usize = endpoints.get("subsets").items().len() + existing.len();
-        let (uid, deleting) = (Str::from(endpoints.uid()), endpoints.is_being_deleted());
-        // The size of a subset is not known without counting; several are computed elsewhere.
-        let mirrored = compute(count.saturating_mul(super::MANY / 2), move || {
-            mirrored(&endpoints, existing)
-        })
-        .await?;
+        let (size, work) = work(endpoints, existing);
+        let mirrored = sized::compute(size, work).await?;
+        let uid = mirrored.uid;
         let object = Reference::new("v1", "Endpoints", &key, &uid);
         if mirrored.invalid > 0 {
             let message = format!(
@@ -118,8 +110,53 @@ impl Mirror {
             );
             self.events.warn(&object, "TooManyAddressesToMirror", &message).await;
         }
-        carry_out(&self.api, namespace, mirrored.plan, deleting, None).await
+        carry_out(&self.api, namespace, mirrored.writes, mirrored.deleting, None).await
     }
+}
+
+/// The slices to write for an Endpoints object.
+#[derive(Debug)]
+struct Outcome {
+    uid: Str,
+    deleting: bool,
+    writes: Writes,
+    /// As in [`Mirrored`].
+    invalid: usize,
+    skipped: usize,
+}
+
+/// What is done for an Endpoints object, and about how much it costs, in bytes. Without the object, its slices
+/// are deleted.
+fn work(
+    endpoints: Option<Arc<Entry>>,
+    existing: Vec<Arc<Entry>>,
+) -> (usize, impl FnOnce() -> Outcome + Send + 'static) {
+    let size = endpoints.as_ref().map_or(0, |entry| sized::size(entry)) + size_of(&existing);
+    let work = move || {
+        let existing = decoded(&existing);
+        let Some(endpoints) = endpoints.map(|entry| entry.decode()) else {
+            let plan = Plan {
+                delete: existing,
+                ..Plan::default()
+            };
+            return Outcome {
+                uid: Str::default(),
+                deleting: true,
+                writes: plan.into(),
+                invalid: 0,
+                skipped: 0,
+            };
+        };
+        let mirrored = mirrored(&endpoints, existing);
+        Outcome {
+            uid: endpoints.uid().into(),
+            deleting: endpoints.is_being_deleted(),
+            writes: mirrored.plan.into(),
+            invalid: mirrored.invalid,
+            skipped: mirrored.skipped,
+        }
+    };
+    (size.saturating_mul(EXPANSION), work)
 }
 
 /// The slices of an Endpoints object.
@@ -313,5 +350,19 @@ mod tests {
         assert_eq!(made.plan.create[0].get("endpoints").items().len(), MAX);
         let made = mirrored(&endpoints(&["host"]), Vec::new());
         assert_eq!((made.invalid, made.skipped, made.plan.create.len()), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_subset_with_many_addresses_is_mirrored_off_the_reactor() {
+        use crate::storage::{Draft, Revision};
+        let entry = |count: usize| {
+            let ips: Vec<String> = (0..count).map(|n| format!("10.0.{}.{}", n / 256, n % 256)).collect();
+            let ips: Vec<&str> = ips.iter().map(String::as_str).collect();
+            Arc::new(Draft::new(&endpoints(&ips), Vec::new()).into_entry("x/s", Revision(1)))
+        };
+        let (few, _) = work(Some(entry(3)), Vec::new());
+        let (many, made) = work(Some(entry(1000)), Vec::new());
+        assert!(few < sized::LARGE && many >= sized::LARGE);
+        assert_eq!(made().writes.create.len(), 1);
     }
 }

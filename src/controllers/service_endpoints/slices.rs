@@ -47,20 +47,23 @@ impl Plan {
     /// Reuses slices that would be deleted for ones that would be created. The address family of a slice
     /// cannot change, and a slice of another owner is deleted with that owner.
     pub(crate) fn reuse(&mut self, is_owned: impl Fn(&Value) -> bool) {
-        let mut rest = Vec::new();
+        // By family, since an object may have thousands of slices of each.
+        let mut new: BTreeMap<Str, Vec<Value>> = BTreeMap::new();
+        for slice in std::mem::take(&mut self.create) {
+            let family = slice.str_at(&["addressType"]).into();
+            new.entry(family).or_default().push(slice);
+        }
         for old in std::mem::take(&mut self.delete) {
-            let family = old.get("addressType");
-            let fits = |new: &Value| is_owned(&old) && new.get("addressType") == family;
-            match self.create.iter().rposition(fits) {
-                Some(i) => {
-                    let mut new = self.create.swap_remove(i);
+            let of = new.get_mut(old.str_at(&["addressType"])).filter(|_| is_owned(&old));
+            match of.and_then(Vec::pop) {
+                Some(mut new) => {
                     new.set_meta("name", old.name());
                     self.update.push(new);
                 }
-                None => rest.push(old),
+                None => self.delete.push(old),
             }
         }
-        self.delete = rest;
+        self.create = new.into_values().flatten().collect();
     }
 }
 

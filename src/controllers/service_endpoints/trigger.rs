@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The last known state of each Service: when it was created, and since when each Pod is ready or not.
 #[derive(Default)]
-pub(crate) struct TriggerTimes(Mutex<HashMap<Str, LastSeen>>);
+pub(crate) struct TriggerTimes(Mutex<HashMap<Str, Arc<LastSeen>>>);
 
 #[derive(Default)]
 struct LastSeen {
@@ -27,26 +27,26 @@ impl TriggerTimes {
             created: service.created(),
             pods: pods.iter().filter_map(|p| Some((p.name.clone(), p.since?))).collect(),
         };
-        let mut all = self.0.lock();
-        let Some(before) = all.get(key) else {
-            let created = now.created;
-            all.insert(key.into(), now);
-            return created;
+        let now = Arc::new(now);
+        // Compared and dropped without the lock: a Service may have a hundred thousand Pods. The queue gives each
+        // Service to one worker at a time.
+        let before = {
+            let mut all = self.0.lock();
+            all.insert(key.into(), now.clone())
         };
+        let Some(before) = before else { return now.created };
         let later = |(name, at): (&Str, &OffsetDateTime)| {
             let changed = before.pods.get(name).is_none_or(|seen| at > seen);
             changed.then_some(*at)
         };
         let recreated = now.created.filter(|at| Some(*at) > before.created);
-        let first = now.pods.iter().filter_map(later).chain(recreated).min();
-        all.insert(key.into(), now);
-        first
+        now.pods.iter().filter_map(later).chain(recreated).min()
     }
 
     /// The Service is gone.
     pub(crate) fn forget(&self, key: &str) {
-        let mut all = self.0.lock();
-        all.remove(key);
+        let gone = self.0.lock().remove(key);
+        drop(gone);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::client::{Change, Informer};
 use crate::controllers::term::Term;
 use crate::sync::Mutex;
 use arc_swap::ArcSwap;
+use imbl::OrdSet;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -19,16 +20,20 @@ use std::sync::Arc;
 type Label = (Str, Str);
 type Observer = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// Labels or a selector, sorted.
 fn labels(map: &Value) -> Box<[Label]> {
     let pairs = map.as_object().into_iter().flat_map(|m| m.iter());
-    pairs
+    let mut all: Box<[Label]> = pairs
         .map(|(k, v)| (k.into(), v.as_str().unwrap_or_default().into()))
-        .collect()
+        .collect();
+    // They usually are already.
+    all.sort_unstable();
+    all
 }
 
-/// Keys by namespace and label.
+/// Keys by namespace and label. The sets are shared with readers, which may need them longer than the lock.
 #[derive(Default)]
-struct ByLabel(HashMap<(Str, Label), BTreeSet<Str>>);
+struct ByLabel(HashMap<(Str, Label), OrdSet<Str>>);
 
 impl ByLabel {
     fn add(&mut self, namespace: &str, label: &Label, key: &str) {
@@ -46,7 +51,7 @@ impl ByLabel {
         }
     }
 
-    fn get(&self, namespace: &str, label: &Label) -> Option<&BTreeSet<Str>> {
+    fn get(&self, namespace: &str, label: &Label) -> Option<&OrdSet<Str>> {
         self.0.get(&(namespace.into(), label.clone()))
     }
 }
@@ -112,24 +117,26 @@ impl Workloads {
 
     /// The Pods that a Service selects, by name.
     pub(crate) fn pods_of(&self, key: &str, service: &Service) -> Vec<Arc<Pod>> {
-        let candidates: Vec<Str> = self.candidates(key, service, |keys| keys.iter().cloned().collect());
+        let candidates = self.candidates(key, service);
         let all = self.pods.snapshot();
         let pods = candidates.iter().filter_map(|key| all.get(&**key));
         pods.filter(|pod| service.selects(pod)).cloned().collect()
     }
 
-    /// About how many Pods a Service selects.
-    pub(crate) fn count(&self, key: &str, service: &Service) -> usize {
-        self.candidates(key, service, BTreeSet::len)
+    /// About what computing the endpoints of a Service costs, in bytes of an encoded object.
+    pub(crate) fn size(&self, key: &str, service: &Service) -> usize {
+        let pods = self.candidates(key, service).len();
+        let (of_pod, own) = service.sizes();
+        own.saturating_add(of_pod.saturating_mul(pods + 1))
     }
 
-    /// `f` of the Pods with the rarest label of the selector.
-    fn candidates<T: Default>(&self, key: &str, service: &Service, f: impl FnOnce(&BTreeSet<Str>) -> T) -> T {
+    /// The Pods with the rarest label of the selector.
+    fn candidates(&self, key: &str, service: &Service) -> OrdSet<Str> {
         let namespace = namespace_of(key);
         let index = self.index.lock();
         let sets = service.selector.iter().map(|label| index.pods.get(namespace, label));
-        let rarest = sets.min_by_key(|keys| keys.map_or(0, BTreeSet::len));
-        rarest.flatten().map(f).unwrap_or_default()
+        let rarest = sets.min_by_key(|keys| keys.map_or(0, OrdSet::len));
+        rarest.flatten().cloned().unwrap_or_default()
     }
 
     fn service_changed(&self, change: &Change<'_, Service>) {
@@ -154,7 +161,7 @@ impl Workloads {
             return;
         }
         let namespace = namespace_of(change.key);
-        let candidates: BTreeSet<Str> = {
+        let candidates: Vec<OrdSet<Str>> = {
             let mut index = self.index.lock();
             for label in change.old.iter().flat_map(|pod| pod.labels.iter()) {
                 index.pods.remove(namespace, label, change.key);
@@ -165,13 +172,14 @@ impl Workloads {
             let sides = [change.old, change.new].into_iter().flatten();
             let labels = sides.flat_map(|pod| pod.labels.iter());
             let services = labels.filter_map(|label| index.services.get(namespace, label));
-            services.flatten().cloned().collect()
+            services.cloned().collect()
         };
+        let candidates: BTreeSet<&Str> = candidates.iter().flatten().collect();
         let all = self.services.snapshot();
         for key in candidates {
-            let selects = |pod: Option<&Arc<Pod>>| pod.is_some_and(|p| all.get(&*key).is_some_and(|s| s.selects(p)));
+            let selects = |pod: Option<&Arc<Pod>>| pod.is_some_and(|p| all.get(&**key).is_some_and(|s| s.selects(p)));
             if selects(change.old) || selects(change.new) {
-                self.notify(&key);
+                self.notify(key);
             }
         }
     }

@@ -23,6 +23,7 @@ use crate::registry::resource::SubresourceHandler;
 use crate::registry::store::Store;
 use crate::registry::strategy::Context;
 use crate::registry::write::{DeleteOptions, WriteOptions};
+use crate::tasks::compute;
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -277,6 +278,7 @@ impl Eviction {
     /// The budgets whose selector matches the pod.
     async fn covering(&self, pod: &Value) -> Result<Vec<Value>> {
         let entries = self.budgets()?.list_entries(pod.namespace()).await?;
+        compute::leave_reactor_to_decode(entries.iter().map(|e| e.json.len()).sum()).await;
         let covers = |budget: &Value| {
             let selector = budget.at(&["spec", "selector"]);
             !selector.is_null()

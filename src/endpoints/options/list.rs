@@ -1,14 +1,15 @@
 //! [`ListQuery`]: ListOptions, the query parameters of list, watch and deletecollection.
 
 use super::{Query, check};
-use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::selector::fields::Term;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::path_segment_name;
+use crate::apimachinery::value::Str;
 use crate::apimachinery::{FieldSelector, LabelSelector};
 use crate::registry::Resource;
-use crate::registry::selectable_fields::ExtractFields;
+use crate::registry::selectable_fields::{ExtractFields, UnstoredFields};
+use crate::storage::extracted_fields::{Fields, shortened};
 use crate::storage::{Entry, MinRevision, Predicate, Revision, Select, VersionMatch};
 use std::sync::Arc;
 
@@ -25,9 +26,9 @@ const WITHOUT_NAMESPACE: [&str; 6] = [
 /// Parsed and validated ListOptions.
 #[derive(Clone, Debug)]
 pub(crate) struct ListQuery {
-    pub labels: LabelSelector,
+    pub labels: Arc<LabelSelector>,
     /// The field selector, restricted to fields the kind supports.
-    pub fields: FieldSelector,
+    pub fields: Arc<FieldSelector>,
     /// `limit`; 0 for none.
     pub limit: usize,
     /// `continue`, still encoded.
@@ -48,10 +49,23 @@ pub(crate) struct ListQuery {
 
 /// The selectors of a request as a predicate on entries.
 struct Selectors {
-    labels: LabelSelector,
-    fields: FieldSelector,
-    /// Extracts the fields that are not stored with the entry.
-    extract: Option<(ExtractFields, Mask)>,
+    labels: Arc<LabelSelector>,
+    fields: Arc<FieldSelector>,
+    /// Extracts the fields that are not stored with the entry, if the selector needs one.
+    extract: Option<(ExtractFields, UnstoredFields)>,
+}
+
+impl Selectors {
+    /// The fields that are not stored with the entry.
+    fn extracted(&self, e: &Entry) -> Option<Fields> {
+        let (extract, of) = self.extract.as_ref()?;
+        let read = || extract(&e.decode_parts(&of.reads));
+        Some(e.extracted.get_or_extract(of.extractor, read))
+    }
+}
+
+fn find<'a>(fields: &'a [(Str, Str)], name: &str) -> Option<&'a str> {
+    fields.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
 }
 
 impl Select for Selectors {
@@ -59,12 +73,18 @@ impl Select for Selectors {
         if !self.labels.matches(&|k| e.label(k)) {
             return false;
         }
-        let Some((extract, reads)) = &self.extract else {
-            return self.fields.matches(&|k| e.field(k));
+        match self.extracted(e) {
+            Some(own) => self.fields.matches(&|k| e.field(k).or_else(|| find(&own, k))),
+            None => self.fields.matches(&|k| e.field(k)),
+        }
+    }
+
+    fn matches_with(&self, e: &Entry, fields: &[(Str, Str)]) -> bool {
+        let field = |k: &str| match k {
+            "metadata.name" | "metadata.namespace" => e.field(k),
+            _ => find(fields, k),
         };
-        let own = extract(&e.decode_parts(reads));
-        let own = |k: &str| own.iter().find(|(name, _)| name == k).map(|(_, v)| v.as_str());
-        self.fields.matches(&|k| e.field(k).or_else(|| own(k)))
+        self.labels.matches(&|k| e.label(k)) && self.fields.matches(&field)
     }
 
     fn requires(&self, field: &str) -> Option<&str> {
@@ -72,9 +92,26 @@ impl Select for Selectors {
     }
 
     fn reads_fields(&self) -> bool {
-        let mut terms = self.fields.terms().iter();
-        terms.any(|t| !matches!(t.field.as_str(), "metadata.name" | "metadata.namespace"))
+        self.fields.terms().iter().any(is_of_object)
     }
+
+    fn terms(&self) -> usize {
+        self.labels.requirements().len() + self.fields.terms().len()
+    }
+
+    fn extracts(&self, e: &Entry) -> bool {
+        let of = self.extract.as_ref();
+        of.is_some_and(|(_, of)| !e.extracted.has(of.extractor))
+    }
+
+    fn prepare(&self, e: &Entry) {
+        self.extracted(e);
+    }
+}
+
+/// True if the term reads the object rather than its key.
+fn is_of_object(term: &Term) -> bool {
+    !matches!(term.field.as_str(), "metadata.name" | "metadata.namespace")
 }
 
 impl ListQuery {
@@ -105,8 +142,8 @@ impl ListQuery {
         }
         check("ListOptions", &errors)?;
         Ok(Self {
-            labels,
-            fields: supported(fields, resource)?,
+            labels: Arc::new(labels),
+            fields: Arc::new(supported(fields, resource)?),
             limit: usize::try_from(limit).unwrap_or(0),
             token,
             version,
@@ -123,18 +160,18 @@ impl ListQuery {
         if self.labels.is_everything() && self.fields.is_everything() {
             return Predicate::default();
         }
-        let (labels, fields) = (self.labels.clone(), self.fields.clone());
-        let of_object = |t: &Term| !matches!(t.field.as_str(), "metadata.name" | "metadata.namespace");
-        let own = resource
-            .selectable
-            .as_ref()
-            .filter(|_| fields.terms().iter().any(of_object));
-        let extract = own.and_then(|s| Some((s.extract.clone(), s.reads.clone()?)));
+        let own = resource.selectable.as_ref();
+        let own = own.filter(|_| self.fields.terms().iter().any(is_of_object));
         Predicate(Some(Arc::new(Selectors {
-            labels,
-            fields,
-            extract,
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+            extract: own.and_then(|s| Some((s.extract.clone(), s.unstored.clone()?))),
         })))
+    }
+
+    /// Number of comparisons that the selectors make per object.
+    pub(crate) fn terms(&self) -> usize {
+        self.labels.requirements().len() + self.fields.terms().len()
     }
 
     /// The key prefix that can match, and whether it is a complete key.
@@ -265,7 +302,7 @@ fn check_watch(matching: &str, initial: Option<bool>, token: &str, errors: &mut 
 /// Resolves the selector's aliases and rejects fields the kind does not support.
 fn supported(selector: FieldSelector, resource: &Resource) -> Result<FieldSelector> {
     let own = resource.selectable.as_ref().map(|s| s.names.clone());
-    let custom = resource.selectable.as_ref().is_some_and(|s| s.reads.is_some());
+    let custom = resource.selectable.as_ref().is_some_and(|s| s.unstored.is_some());
     let knows = |field: &str| match field {
         "metadata.name" => true,
         "metadata.namespace" if custom => resource.namespaced,
@@ -279,9 +316,14 @@ fn supported(selector: FieldSelector, resource: &Resource) -> Result<FieldSelect
             f => f,
         };
         if knows(field) {
+            let value = match custom && !field.starts_with("metadata.") {
+                true => Str::new(shortened(&term.value)),
+                false => term.value.clone(),
+            };
             return Ok(Term {
                 field: field.into(),
-                ..term.clone()
+                value,
+                equal: term.equal,
             });
         }
         // The wording depends on the conversion function that upstream registers for the kind.
@@ -300,4 +342,45 @@ fn supported(selector: FieldSelector, resource: &Resource) -> Result<FieldSelect
             (true, _) => format!("field label not supported: {field}"),
         }))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::codec::json::projection::Mask;
+    use crate::apimachinery::value::Value;
+    use crate::endpoints::tests::support::row;
+    use crate::json;
+    use crate::registry::selectable_fields::SelectableFields;
+    use crate::registry::strategy::Plain;
+    use crate::storage::Draft;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn fields_that_are_not_stored_are_extracted_once_for_all_selectors() {
+        let extracted = Arc::new(AtomicUsize::new(0));
+        let counted = extracted.clone();
+        let extract = move |v: &Value| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            vec![("spec.color".into(), v.str_at(&["spec", "color"]).into())]
+        };
+        let mut resource = row("customs", "ConfigMap", "custom", true, Arc::new(Plain));
+        resource.selectable = Some(SelectableFields {
+            names: Arc::new(["spec.color".into()]),
+            extract: Arc::new(extract),
+            unstored: Some(UnstoredFields::new(Mask::of(&["spec.color"]))),
+        });
+        for color in ["red".to_owned(), "r".repeat(1000)] {
+            let object = json!({"metadata": {"name": "a"}, "spec": {"color": (color.as_str())}});
+            let entry = Draft::new(&object, vec![]).into_entry("ns/a", Revision(1));
+            for i in 0..20 {
+                for (value, selected) in [(color.clone(), true), (format!("{color}{i}"), false)] {
+                    let query = Query::parse(&format!("fieldSelector=spec.color%3D{value}"));
+                    let query = ListQuery::parse(&query, &resource, true).expect("a supported field");
+                    assert_eq!(query.predicate(&resource).matches(&entry), selected);
+                }
+            }
+        }
+        assert_eq!(extracted.load(Ordering::Relaxed), 2, "once for each entry");
+    }
 }

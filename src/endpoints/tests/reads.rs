@@ -35,6 +35,37 @@ async fn long_lists_run_on_the_compute_pool() {
 }
 
 #[tokio::test]
+async fn long_queries_are_parsed_on_the_compute_pool() {
+    let s = serve().await;
+    let telemetry = Telemetry::new();
+    let pool = ComputePool::start(Config::default(), telemetry.compute.clone()).unwrap();
+    let jobs = || {
+        let text = String::from_utf8(telemetry.text()).unwrap();
+        let count = text.lines().find_map(|l| l.strip_prefix("torana_compute_jobs_total "));
+        count.unwrap().parse::<usize>().unwrap()
+    };
+    let selector = |terms: usize| vec!["%21a"; terms].join(",");
+    for watch in ["", "watch=true&"] {
+        let mut used = [0; 2];
+        for (terms, used) in [4, 1000].into_iter().zip(&mut used) {
+            let before = jobs();
+            let path = format!("{CMS}?{watch}labelSelector={}", selector(terms));
+            let sent = pool.within(pool.flow("a"), s.raw("GET", &path, &[], "")).await;
+            assert_eq!(sent.status().as_u16(), 200);
+            *used = jobs() - before;
+        }
+        assert_eq!(used, [0, 1], "{watch}");
+    }
+    let path = format!("{CMS}?watch=true&labelSelector={}", selector(10_000));
+    let refused = pool.within(pool.flow("a"), s.raw("GET", &path, &[], "")).await;
+    assert_eq!(
+        refused.status().as_u16(),
+        429,
+        "a watch costs everybody with each event"
+    );
+}
+
+#[tokio::test]
 async fn lists_support_selectors_and_paging() {
     let s = serve().await;
     for (name, label) in [("a", "1"), ("b", "2"), ("c", "1")] {

@@ -35,7 +35,7 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> VerbResult {
     let manager = options.manager(&call.parts.headers);
     let (reply, late) = (Reply::to(&call, negotiated), call.late.clone());
     let (code, written) = finish::finish(run(call, object, raw, manager), late).await?;
-    reply.object(code, &written)
+    reply.object(code, written).await
 }
 
 async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Result<(u16, ResultObject)> {

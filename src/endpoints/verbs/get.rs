@@ -27,7 +27,7 @@ pub(crate) async fn get(call: Call) -> VerbResult {
     if (!negotiated.is_plain() || written.is_compressed()) && offload::is_heavy(written.stored_size()) {
         let memory = written.stored_size() * 4;
         let reply = Reply::to(&call, negotiated);
-        return offload::run_offloaded(memory, async move { reply.object(200, &written) }).await;
+        return offload::run_offloaded(memory, async move { reply.encoded(200, &written) }).await;
     }
     respond::object(
         200,

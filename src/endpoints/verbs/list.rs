@@ -3,23 +3,59 @@
 use super::super::call::Call;
 use super::super::negotiate::{Negotiated, Offer};
 use super::super::offload;
-use super::super::options::ListQuery;
+use super::super::options::{ListQuery, Query};
 use super::super::respond::list::{ListMeta, list as respond_list};
 use super::VerbResult;
 use crate::apimachinery::status::{Result, Status};
 use crate::storage::{ContinueToken, ListOptions, Listing, continue_token};
 
+/// Queries of up to this many bytes are parsed on the reactor. Parsing and validating a selector takes some
+/// 100 ns per byte.
+pub(super) const SHORT_QUERY: usize = 2 << 10;
 /// With more objects than this, selecting and encoding the first chunk may block a reactor thread for too
 /// long.
 const MANY: usize = 256;
+/// The same for comparisons: all terms of the selectors with each object, at some 20 ns.
+const MANY_COMPARISONS: usize = 8 << 10;
 /// Memory reserved for the first chunk; the objects themselves belong to the cache.
 const MEMORY: usize = 512 << 10;
 
 pub(crate) async fn list(call: Call) -> VerbResult {
-    if call.store().storage().count() > MANY {
+    if takes_long(&call.query, query_length(&call), call.store().storage().count()) {
         offload::run_offloaded(MEMORY, answer(call)).await
     } else {
         answer(call).await
+    }
+}
+
+fn query_length(call: &Call) -> usize {
+    call.parts.uri.query().map_or(0, str::len)
+}
+
+/// True if a list of so many objects would block a reactor thread for too long.
+fn takes_long(query: &Query, length: usize, objects: usize) -> bool {
+    // Before parsing, the commas tell how many terms there are at most.
+    let commas = |name: &str| query.text(name).bytes().filter(|b| *b == b',').count();
+    let terms = || 2 + commas("labelSelector") + commas("fieldSelector");
+    length > SHORT_QUERY || objects > MANY || objects * terms() > MANY_COMPARISONS
+}
+
+/// Parses the query of a watch and passes it to `check`, on the compute pool if it is long. `check` also drops
+/// the query there if it refuses it. `is_watch` selects the rules, as for [`ListQuery::parse`].
+pub(super) async fn parse<T: Send + 'static>(
+    call: Call,
+    is_watch: bool,
+    check: impl FnOnce(&Call, ListQuery) -> Result<T> + Send + 'static,
+) -> Result<(Call, T)> {
+    let is_long = query_length(&call) > SHORT_QUERY;
+    let parse = move || {
+        let query = ListQuery::parse(&call.query, call.resource(), is_watch)?;
+        let checked = check(&call, query)?;
+        Ok((call, checked))
+    };
+    match is_long {
+        true => offload::run_offloaded(MEMORY, async move { parse() }).await,
+        false => parse(),
     }
 }
 
@@ -116,4 +152,17 @@ fn renewed(mut status: Status, query: &ListQuery, prefix: &str) -> Status {
         status.continue_token = Some(continue_token::encode(&token, prefix));
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_takes_long_by_objects_times_terms() {
+        let query = |terms: usize| Query::parse(&format!("labelSelector={}", vec!["a"; terms].join(",")));
+        assert!(!takes_long(&query(1), 100, MANY) && takes_long(&query(1), 100, MANY + 1));
+        assert!(!takes_long(&query(1), SHORT_QUERY, 0) && takes_long(&query(1), SHORT_QUERY + 1, 0));
+        assert!(!takes_long(&query(680), 2000, 10) && takes_long(&query(680), 2000, 20));
+    }
 }

@@ -28,11 +28,14 @@ use crate::registry::schema::reset_set;
 use crate::registry::write::WriteOptions;
 use crate::registry::{SubresourceBehaviour, Updated};
 use crate::request::Body;
+use crate::tasks::compute;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use std::sync::Arc;
 
+/// Estimated memory, in bytes, of what a JSON patch may copy (3 MiB of JSON), as a tree.
+const MEMORY_OF_COPIES: usize = 24 << 20;
 /// Attempts to patch a subresource that has its own handler.
 const RETRIES: usize = 5;
 
@@ -108,7 +111,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> VerbResult {
     };
     let updated = finish::finish(async move { patcher.run(&write).await }, late).await?;
     let code = if updated.created { 201 } else { 200 };
-    reply.object(code, &updated.object)
+    reply.object(code, updated.object).await
 }
 
 struct Patcher {
@@ -122,6 +125,9 @@ struct Patcher {
 impl Patcher {
     async fn run(&self, write: &WriteOptions) -> Result<Updated> {
         let call = &self.call;
+        if self.has_copies() {
+            compute::leave_reactor(MEMORY_OF_COPIES).await;
+        }
         if let Some(SubresourceBehaviour::Custom(handler)) = call.route.subresource().map(|s| &s.behaviour) {
             // The handler stores the object itself. After a conflict, reapply the patch to the current
             // object.
@@ -142,6 +148,12 @@ impl Patcher {
         call.store()
             .update(&call.cx, call.name(), &mut transform, upsert, write)
             .await
+    }
+
+    /// True for a JSON patch whose result can be much larger than the patch and the live object.
+    fn has_copies(&self) -> bool {
+        let decode = || JsonPatch::decode(&self.bytes, false);
+        self.patch_type == PatchType::Json && decode().is_ok_and(|patch| patch.has_copies())
     }
 
     /// Applies the patch to `live` and returns the new object.

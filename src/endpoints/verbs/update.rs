@@ -40,7 +40,7 @@ pub(crate) async fn update(mut call: Call, req_body: Body) -> VerbResult {
     let (reply, late) = (Reply::to(&call, negotiated), call.late.clone());
     let updated = finish::finish(async move { replace(&call, object, &write).await }, late).await?;
     let code = if updated.created { 201 } else { 200 };
-    reply.object(code, &updated.object)
+    reply.object(code, updated.object).await
 }
 
 async fn replace(call: &Call, object: Value, write: &WriteOptions) -> Result<Updated> {

@@ -13,7 +13,7 @@ use super::super::options::ListQuery;
 use super::super::options::list::min_revision;
 use super::super::respond;
 use super::super::respond::table::Include;
-use super::VerbResult;
+use super::{VerbResult, list};
 use crate::apimachinery::FieldSelector;
 use crate::apimachinery::status::{Result, Status};
 use crate::request::user::MASTERS;
@@ -31,6 +31,7 @@ use http_body::Frame;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
@@ -42,7 +43,7 @@ const CHUNK: usize = 16 * 1024;
 /// Approximate memory for encoding an object for a watch.
 const ENCODING: usize = 4 << 20;
 
-pub(crate) async fn watch(mut call: Call) -> VerbResult {
+pub(crate) async fn watch(call: Call) -> VerbResult {
     let resource = call.resource().clone();
     if !resource.verbs.has(crate::registry::Verbs::WATCH) {
         return Err(Status::method_not_supported(&resource.group_resource(), "watch"));
@@ -50,13 +51,17 @@ pub(crate) async fn watch(mut call: Call) -> VerbResult {
     call.negotiate(Offer::Objects)?;
     // Below `/watch/` upstream checks the options of a list, unless the query asks for a watch as well.
     let is_watch = !call.route.watch_path || call.query.flag("watch") == Some(true);
-    let mut query = ListQuery::parse(&call.query, &resource, is_watch)?;
-    fix_name(&call, &mut query)?;
+    let (mut call, query, permit) = list::parse(call, is_watch, move |call, mut query| {
+        fix_name(call, &mut query)?;
+        let permit = admit(call, query.terms())?;
+        Ok((query, permit))
+    })
+    .await
+    .map(|(call, (query, permit))| (call, query, permit))?;
     let timeout = query
         .timeout_seconds
         .map_or_else(|| spread(call.min_request_timeout), Duration::from_secs);
     let until = Instant::now() + timeout;
-    let permit = admit(&call)?;
     let selectors = selectors(&call)?;
     let options = options(&call, &query, until)?;
     let initial = options.initial.is_some();
@@ -119,9 +124,9 @@ pub(crate) async fn watch(mut call: Call) -> VerbResult {
     Ok(response)
 }
 
-/// Takes one of the limited places for concurrent watches, per user and in total. Members of `system:masters`
-/// are exempt.
-fn admit(call: &Call) -> Result<Option<WatchPermit>> {
+/// Takes one of the limited places for concurrent watches, per user and in total, and the terms of its
+/// selectors. Members of `system:masters` are exempt.
+fn admit(call: &Call, terms: usize) -> Result<Option<WatchPermit>> {
     /// Seconds for `Retry-After`.
     const AGAIN: u32 = 1;
     let Some(budget) = call.store().budget() else {
@@ -129,7 +134,7 @@ fn admit(call: &Call) -> Result<Option<WatchPermit>> {
     };
     let user = &call.cx.user;
     let exempt = user.groups.iter().any(|group| *group == *MASTERS);
-    let permit = budget.admit_watch(&user.name, exempt);
+    let permit = budget.admit_watch(&user.name, terms, exempt);
     permit
         .map(Some)
         .map_err(|why| Status::too_many_requests(why.to_string(), AGAIN))
@@ -138,12 +143,10 @@ fn admit(call: &Call) -> Result<Option<WatchPermit>> {
 /// Reserves memory for long selectors, because a client can open thousands of watches. `None` for selectors
 /// of ordinary length.
 fn selectors(call: &Call) -> Result<Option<Reservation>> {
-    /// Queries up to this many bytes are not charged.
-    const USUAL: usize = 2 << 10;
     /// Estimated memory of a parsed selector per byte of the query.
     const PARSED: usize = 16;
     let length = call.parts.uri.query().map_or(0, str::len);
-    let current = compute::current().filter(|_| length > USUAL);
+    let current = compute::current().filter(|_| length > list::SHORT_QUERY);
     let Some(mut reservation) = current.and_then(|current| current.reservation()) else {
         return Ok(None);
     };
@@ -170,7 +173,7 @@ fn fix_name(call: &Call, query: &mut ListQuery) -> Result<()> {
             "fieldSelector metadata.name doesn't match requested name",
         ));
     }
-    query.fields = FieldSelector::exact("metadata.name", name);
+    query.fields = Arc::new(FieldSelector::exact("metadata.name", name));
     Ok(())
 }
 

@@ -7,8 +7,10 @@ use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::jsonpath::JsonPath;
 use crate::apimachinery::patch::go_print;
 use crate::apimachinery::value::{Str, Value};
-use crate::registry::selectable_fields::SelectableFields;
+use crate::json;
+use crate::registry::selectable_fields::{SelectableFields, UnstoredFields};
 use crate::schema::StructuralSchema;
+use crate::schema::definition::{ArrayNotation, resolve};
 use std::sync::Arc;
 
 /// The selectable fields of an element of `spec.versions`. `schema` is that version's, whose defaults
@@ -26,6 +28,8 @@ pub(crate) fn of_version(version: &Value, schema: Option<Arc<StructuralSchema>>)
         })
         .collect();
     let names = fields.iter().map(|(name, _)| name.clone()).collect();
+    // All defaults of a schema may be a megabyte, and they are set for each object that is examined.
+    let schema = schema.map(|all| only_selectable(version).map_or(all, Arc::new));
     let extract = move |object: &Value| {
         let mut values: Vec<_> = fields
             .iter()
@@ -43,8 +47,76 @@ pub(crate) fn of_version(version: &Value, schema: Option<Arc<StructuralSchema>>)
     SelectableFields {
         names,
         extract: Arc::new(extract),
-        reads: Some(reads),
+        unstored: Some(UnstoredFields::new(reads)),
     }
+}
+
+/// The part of the version's schema that sets the defaults of its selectable fields. `None` if a path is not
+/// in the schema.
+fn only_selectable(version: &Value) -> Option<StructuralSchema> {
+    let schema = version.at(&["schema", "openAPIV3Schema"]);
+    let declared = version.get("selectableFields").items().iter();
+    let paths = declared.map(|field| resolve(field.str_at(&["jsonPath"]), schema, ArrayNotation::Refused).ok());
+    let paths: Vec<Vec<String>> = paths.map(|found| Some(found?.0)).collect::<Option<_>>()?;
+    let paths: Vec<&[String]> = paths.iter().map(Vec::as_slice).collect();
+    StructuralSchema::compile(&along(schema, &paths)).ok()
+}
+
+/// The schema without what is not on the paths.
+fn along(schema: &Value, paths: &[&[String]]) -> Value {
+    let mut out = Value::object();
+    for keyword in [
+        "type",
+        "nullable",
+        "x-kubernetes-int-or-string",
+        "x-kubernetes-preserve-unknown-fields",
+    ] {
+        if !schema.get(keyword).is_null() {
+            out.set(&[keyword], schema.get(keyword).clone());
+        }
+    }
+    if !schema.get("default").is_null() {
+        out.set(&["default"], value_along(schema.get("default"), paths));
+    }
+    let members = schema.get("properties").as_object();
+    for (name, property) in members.into_iter().flat_map(|m| m.iter()) {
+        let below = below(name, paths);
+        if !below.is_empty() {
+            out.set(&["properties", name], along(property, &below));
+        }
+    }
+    // Any name is one of these: they are shortened only if there is one path below.
+    let additional = schema.get("additionalProperties");
+    match paths {
+        _ if additional.as_object().is_none() => {}
+        [[_, rest @ ..]] => out.set(&["additionalProperties"], along(additional, &[rest])),
+        _ => out.set(&["additionalProperties"], additional.clone()),
+    }
+    out
+}
+
+/// The value without the members that are not on the paths.
+fn value_along(value: &Value, paths: &[&[String]]) -> Value {
+    let Some(members) = value.as_object().filter(|_| paths.iter().all(|p| !p.is_empty())) else {
+        return value.clone();
+    };
+    let mut out = json!({});
+    for (name, member) in members.iter() {
+        let below = below(name, paths);
+        if !below.is_empty() {
+            out.set(&[name], value_along(member, &below));
+        }
+    }
+    out
+}
+
+/// What follows `name` on the paths.
+fn below<'p>(name: &str, paths: &[&'p [String]]) -> Vec<&'p [String]> {
+    let paths = paths.iter().filter_map(|path| path.split_first());
+    paths
+        .filter(|(first, _)| *first == name)
+        .map(|(_, rest)| rest)
+        .collect()
 }
 
 /// The text that selectors compare; empty for null and for absent fields.
@@ -60,7 +132,44 @@ fn value(path: &JsonPath, object: &Value) -> Str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+
+    #[test]
+    fn only_the_defaults_of_selectable_fields_are_set() {
+        let schema = json!({"type": "object", "properties": {
+            "other": {"type": "object", "default": {"large": "x"}, "properties": {"large": {"type": "string"}}},
+            "spec": {"type": "object", "default": {"a": {"size": "small"}, "large": "x"}, "properties": {
+                "large": {"type": "string", "default": "x"},
+                "a": {"type": "object", "properties": {
+                    "size": {"type": "string"}, "n": {"type": "integer", "default": 3}, "large": {"type": "string", "default": "x"}}},
+                "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {
+                    "on": {"type": "boolean", "default": true}, "large": {"type": "string", "default": "x"}}}}}}}});
+        let version = json!({"schema": {"openAPIV3Schema": schema.clone()}, "selectableFields": [
+            {"jsonPath": ".spec.a.size"}, {"jsonPath": ".spec.a.n"}, {"jsonPath": ".spec.map.k.on"}]});
+        let only = only_selectable(&version).expect("the paths exist");
+        let whole = Arc::new(StructuralSchema::parse(&schema).expect("a structural schema"));
+        let fields = of_version(&version, Some(whole));
+        for (object, filled, values) in [
+            (
+                json!({}),
+                json!({"spec": {"a": {"n": 3, "size": "small"}}}),
+                ["small", "3", ""],
+            ),
+            (
+                json!({"spec": {"a": {}, "map": {"k": {}}}}),
+                json!({"spec": {"a": {"n": 3}, "map": {"k": {"on": true}}}}),
+                ["", "3", "true"],
+            ),
+        ] {
+            let found: Vec<String> = (fields.extract)(&object)
+                .into_iter()
+                .map(|(_, v)| v.to_string())
+                .collect();
+            assert_eq!(found, values);
+            let mut object = object;
+            only.default(&mut object);
+            assert_eq!(object, filled);
+        }
+    }
 
     #[test]
     fn values_are_texts_and_defaults_are_visible() {
@@ -73,7 +182,10 @@ mod tests {
         let fields = of_version(&version, Some(schema));
         let names: Vec<&str> = fields.names.iter().map(|n| n.as_str()).collect();
         assert_eq!(names, ["spec.color", "spec.on", "spec.n", "spec.size"]);
-        assert_eq!(fields.reads, Some(Mask::of(&["spec.{color,on,n,size}"])));
+        assert_eq!(
+            fields.unstored.map(|of| of.reads),
+            Some(Mask::of(&["spec.{color,on,n,size}"]))
+        );
         let values = |object: Value| -> Vec<String> {
             (fields.extract)(&object)
                 .into_iter()

@@ -19,7 +19,7 @@ use crate::registry::resource::Backing;
 use crate::registry::strategy::{MetaChecks, Plain, RestStrategy};
 use crate::registry::{Resource, Schema, Store, Subresource, SubresourceBehaviour, Verbs};
 use crate::request::{Authorized, Request, Response};
-use crate::schema::{CompileError, KindSchema, SchemaStrategy, StructuralSchema};
+use crate::schema::{CompileError, KindSchema, PatternCache, SchemaStrategy, StructuralSchema};
 use crate::sync::Mutex;
 use crate::tasks::{Signal, off_thread};
 use aws_lc_rs::digest;
@@ -394,7 +394,10 @@ impl Definition {
 /// Compiled schemas and their JSON, shared by content: versions of a definition often have the same one, and
 /// each version holds those of all.
 #[derive(Default)]
-struct Schemas(Mutex<BySum>);
+struct Schemas {
+    by_sum: Mutex<BySum>,
+    patterns: Arc<PatternCache>,
+}
 
 /// By the SHA-256 of the JSON.
 type BySum = HashMap<[u8; 32], (Weak<StructuralSchema>, Bytes)>;
@@ -411,7 +414,7 @@ impl Schemas {
         {
             return Ok((known, source.clone()));
         }
-        let compiled = Arc::new(StructuralSchema::compile(schema)?);
+        let compiled = Arc::new(StructuralSchema::compile_with(schema, &self.patterns)?);
         let mut all = self.lock();
         all.retain(|_, (schema, _)| schema.strong_count() > 0);
         all.insert(key, (Arc::downgrade(&compiled), source.clone()));
@@ -419,7 +422,7 @@ impl Schemas {
     }
 
     fn lock(&self) -> crate::sync::MutexGuard<'_, BySum> {
-        self.0.lock()
+        self.by_sum.lock()
     }
 }
 

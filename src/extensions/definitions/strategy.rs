@@ -9,7 +9,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::extensions::custom_resources::FINALIZER;
-use crate::registry::strategy::{DeleteStrategy, Strategy, reset_spec_or_status};
+use crate::registry::strategy::{DeleteStrategy, Rules, Strategy, reset_spec_or_status};
 
 /// Strategy of CustomResourceDefinitions.
 pub(crate) struct CustomResourceDefinition;
@@ -46,6 +46,14 @@ fn note_storage_version(v: &mut Value) {
 }
 
 impl Strategy for CustomResourceDefinition {
+    /// Schemas are compiled, and their defaults validated.
+    fn rules(&self) -> Rules {
+        Rules {
+            costly_validation: true,
+            ..Rules::DEFAULT
+        }
+    }
+
     fn default(&self, v: &mut Value) {
         let kind = v.str_at(&["spec", "names", "kind"]).to_owned();
         if !kind.is_empty() {
@@ -190,6 +198,12 @@ mod tests {
         );
         assert_eq!(CustomResourceDefinition.reset_fields("status"), ["spec"]);
     }
+
+    #[test]
+    fn writes_of_definitions_run_on_the_compute_pool() {
+        assert!(CustomResourceDefinition.rules().costly_validation);
+    }
+
     #[test]
     fn the_first_delete_marks_the_definition() {
         let old = json!({"metadata": {"generation": 3, "finalizers": ["x.io/own"]}, "status": {"conditions": [

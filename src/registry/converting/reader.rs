@@ -37,6 +37,8 @@ pub(super) struct Reader {
     id: usize,
     budget: Option<Arc<Budget>>,
     flights: Flights,
+    /// Extractions of fields in progress.
+    extractions: Arc<Flights>,
 }
 
 /// Entries between decoding and encoding.
@@ -78,6 +80,7 @@ impl Reader {
             id,
             budget,
             flights: Flights::default(),
+            extractions: Arc::default(),
         }
     }
 
@@ -109,10 +112,41 @@ impl Reader {
             return test.matches(served);
         };
         let fields = (fields.extract)(&served.decode_parts(&self.selected_parts));
-        test.matches(&Entry {
-            fields: fields.into(),
-            ..served.clone()
-        })
+        test.matches_with(served, &fields)
+    }
+
+    /// Extracts the fields that the test needs of served entries, on the compute pool if that takes long.
+    /// Each entry is read once, however many watches wait for it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: gives the extraction up, unless another reader waits for it.
+    pub(crate) async fn prepare(&self, test: &Arc<dyn Select>, served: &[Arc<Entry>]) -> Result<(), Error> {
+        let todo = served.iter().filter(|e| test.extracts(e));
+        let todo: Vec<(usize, Arc<Entry>)> = todo.cloned().enumerate().collect();
+        let size: usize = todo.iter().map(|(_, e)| e.json.len()).sum();
+        if size <= CONVERTED_IN_PLACE {
+            return Ok(());
+        }
+        let (extractions, own) = (self.extractions.clone(), test.clone());
+        let boarding = self.extractions.board(todo, move |entries| {
+            async move {
+                let entries: Arc<[Arc<Entry>]> = entries.into();
+                let done = extract(own, entries.clone()).await;
+                extractions.land(&entries);
+                done.map(|()| entries)
+            }
+            .boxed()
+        });
+        if let Some((_, flight)) = boarding.own {
+            flight.await?;
+        }
+        for (_, entry, flight, _) in boarding.joined {
+            if flight.await.is_err() {
+                // The other reader may have used up its share of the pool.
+                extract(test.clone(), [entry].into()).await?;
+            }
+        }
+        Ok(())
     }
 
     /// The served entry, if it needs no conversion or is cached.
@@ -344,6 +378,12 @@ pub(super) fn renamed(names: RenameField, entry: &Entry) -> Vec<(Str, Str)> {
     fields
         .filter_map(|(k, v)| names(k).map(|k| (Str::new(k), v.clone())))
         .collect()
+}
+
+/// Extracts the fields that the test needs.
+async fn extract(test: Arc<dyn Select>, entries: Arc<[Arc<Entry>]>) -> Result<(), Error> {
+    let size = entries.iter().map(|e| e.json.len()).sum();
+    stage(size, move || entries.iter().for_each(|e| test.prepare(e))).await
 }
 
 /// Runs one stage of a conversion, of objects of `size` bytes, off the reactor if it is large.

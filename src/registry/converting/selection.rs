@@ -5,6 +5,7 @@
 //! name, namespace, and labels that no conversion changes  → passed on
 //! fields that storage extracts, under other names         → passed on, renamed
 //! anything else  → entries served as stored: tested before; others: pass, tested after conversion
+//!                  (watches: so do large entries whose fields have not been extracted yet)
 //! ```
 
 use super::reader::{Reader, renamed};
@@ -20,8 +21,18 @@ pub(super) struct Selection {
     pub after: Option<Arc<dyn Select>>,
 }
 
+/// Who evaluates the first part of a selector.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// A list, on the compute pool.
+    List,
+    /// A watch, on the thread that dispatches events to all watches, and on a reactor. What takes long is
+    /// left to the second part.
+    Watch,
+}
+
 impl Selection {
-    pub(crate) fn new(kind: &KindVersions, reader: &Arc<Reader>, served: &Predicate) -> Self {
+    pub(crate) fn new(kind: &KindVersions, reader: &Arc<Reader>, served: &Predicate, reading: Reading) -> Self {
         let before = |predicate| Self {
             before: predicate,
             after: None,
@@ -39,6 +50,7 @@ impl Selection {
             before: Predicate(Some(Arc::new(Early {
                 test: test.clone(),
                 reader: reader.clone(),
+                reading,
             }))),
             after: Some(test),
         }
@@ -56,10 +68,11 @@ impl Select for Renamed {
         if !self.test.reads_fields() {
             return self.test.matches(entry);
         }
-        self.test.matches(&Entry {
-            fields: renamed(self.names, entry).into(),
-            ..entry.clone()
-        })
+        self.test.matches_with(entry, &renamed(self.names, entry))
+    }
+
+    fn terms(&self) -> usize {
+        self.test.terms()
     }
 
     fn requires(&self, field: &str) -> Option<&str> {
@@ -71,14 +84,43 @@ impl Select for Renamed {
 struct Early {
     test: Arc<dyn Select>,
     reader: Arc<Reader>,
+    reading: Reading,
+}
+
+impl Early {
+    /// True if the test is left to the reader.
+    fn passes(&self, entry: &Entry) -> bool {
+        let deferred = self.reading == Reading::Watch && is_long(&*self.test, entry);
+        deferred || !self.reader.is_served_as_stored(entry)
+    }
 }
 
 impl Select for Early {
     fn matches(&self, entry: &Entry) -> bool {
-        !self.reader.is_served_as_stored(entry) || self.reader.selects(&*self.test, entry)
+        self.passes(entry) || self.reader.selects(&*self.test, entry)
     }
 
     fn requires(&self, field: &str) -> Option<&str> {
         self.test.requires(field).filter(|_| field.starts_with("metadata."))
     }
+
+    fn terms(&self) -> usize {
+        self.test.terms()
+    }
+
+    fn extracts(&self, entry: &Entry) -> bool {
+        !self.passes(entry) && self.test.extracts(entry)
+    }
+
+    fn prepare(&self, entry: &Entry) {
+        self.test.prepare(entry);
+    }
+}
+
+/// True if the evaluation has to read so much of the object that it does not run on a thread that serves
+/// others.
+pub(super) fn is_long(test: &dyn Select, entry: &Entry) -> bool {
+    /// Bytes.
+    const READ_IN_PLACE: usize = 16 << 10;
+    entry.json.len() > READ_IN_PLACE && test.extracts(entry)
 }

@@ -1,10 +1,11 @@
 //! [`ConvertingStorage`]: the storage of one served version.
 
 use super::reader::Reader;
-use super::selection::Selection;
+use super::selection::{Reading, Selection};
 use super::watch::ConvertingWatch;
 use super::{Converting, KindVersions};
 use crate::apimachinery::codec::json;
+use crate::storage::select::{STEPS_PER_POLL, steps};
 use crate::storage::{
     Budget, ContinueToken, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Select,
     Storage, Watch, WatchOptions,
@@ -76,8 +77,21 @@ impl ConvertingStorage {
         }
     }
 
+    /// Those of a page that pass `test`. Also those that have been tested before the conversion are tested
+    /// again: which ones that were is not known for sure, and their fields are at hand.
+    async fn selected(&self, page: Vec<Arc<Entry>>, test: &Arc<dyn Select>) -> Result<Vec<Arc<Entry>>, Error> {
+        let cost: usize = page.iter().map(|e| steps(&**test, e)).sum();
+        let (reader, test) = (self.reader.clone(), test.clone());
+        let select = move || page.into_iter().filter(|e| reader.selects(&*test, e)).collect();
+        if cost <= STEPS_PER_POLL {
+            return Ok(select());
+        }
+        let selected = compute::offload(SCAN, async move { select() }).await;
+        selected.map_err(|_| Error::NotReady(1))
+    }
+
     /// Lists pages until `options.limit` objects pass `test`.
-    async fn search(&self, mut options: ListOptions, test: &dyn Select) -> Result<Listing, Error> {
+    async fn search(&self, mut options: ListOptions, test: Arc<dyn Select>) -> Result<Listing, Error> {
         let limit = options.limit;
         if limit > 0 {
             options.limit = limit.max(PAGE);
@@ -87,14 +101,8 @@ impl ConvertingStorage {
             let (inner, asked) = (self.inner.clone(), options.clone());
             let page = compute::offload(SCAN, async move { inner.list(asked).await }).await;
             let mut page = page.map_err(|_| Error::NotReady(1))??;
-            let tested: Vec<bool> = page
-                .entries
-                .iter()
-                .map(|e| self.reader.is_served_as_stored(e))
-                .collect();
             self.reader.all(&mut page.entries).await?;
-            let entries = page.entries.into_iter().zip(tested);
-            found.extend(entries.filter_map(|(e, tested)| (tested || self.reader.selects(test, &e)).then_some(e)));
+            found.extend(self.selected(page.entries, &test).await?);
             if limit > 0 && found.len() > limit {
                 page.next = Some(ContinueToken {
                     revision: Some(page.revision),
@@ -128,10 +136,10 @@ impl Storage for ConvertingStorage {
     }
 
     async fn list(&self, mut options: ListOptions) -> Result<Listing, Error> {
-        let selection = Selection::new(&self.kind, &self.reader, &options.predicate);
+        let selection = Selection::new(&self.kind, &self.reader, &options.predicate, Reading::List);
         options.predicate = selection.before;
         if let Some(test) = selection.after {
-            return self.search(options, &*test).await;
+            return self.search(options, test).await;
         }
         let mut listing = self.inner.list(options).await?;
         self.reader.all(&mut listing.entries).await?;
@@ -139,7 +147,7 @@ impl Storage for ConvertingStorage {
     }
 
     async fn watch(&self, mut options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
-        let selection = Selection::new(&self.kind, &self.reader, &options.predicate);
+        let selection = Selection::new(&self.kind, &self.reader, &options.predicate, Reading::Watch);
         options.predicate = selection.before;
         let inner = self.inner.watch(options).await?;
         Ok(Box::new(ConvertingWatch::new(

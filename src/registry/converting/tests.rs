@@ -1,3 +1,4 @@
+mod extracted;
 mod flights;
 mod selected;
 mod watched;
@@ -47,7 +48,7 @@ fn selectable(name: &'static str) -> SelectableFields {
             let path: Vec<&str> = name.split('.').collect();
             vec![(name.into(), v.str_at(&path).into())]
         }),
-        reads: None,
+        unstored: None,
     }
 }
 

@@ -7,6 +7,8 @@
 //! ```
 
 use super::reader::Reader;
+use super::selection::is_long;
+use crate::storage::select::STEPS_PER_POLL;
 use crate::storage::{Entry, Error, Event, EventType, Predicate, Select, Watch, WatchItem};
 use crate::tasks::compute::{self, Current};
 use async_trait::async_trait;
@@ -51,7 +53,10 @@ impl ConvertingWatch {
     fn start(&mut self, first: WatchItem) {
         let mut size = size_of_item(&first);
         let mut items = vec![first];
-        while items.len() < BATCH
+        // The whole batch is tested in one poll, each item in the state before and after.
+        let terms = self.test.as_ref().map_or(1, |test| 2 * test.terms());
+        let most = BATCH.min(STEPS_PER_POLL / terms.max(1));
+        while items.len() < most
             && size < BATCH_BYTES
             && let Some(item) = self.inner.try_next()
         {
@@ -94,6 +99,11 @@ fn after_conversion(reader: &Arc<Reader>, test: &Arc<dyn Select>) -> Predicate {
     Predicate(Some(Arc::new(move |e: &Entry| reader.selects(&*test, e))))
 }
 
+/// True if the entry is served as it is stored, and tested by comparing strings.
+fn is_at_hand(reader: &Reader, test: &Arc<dyn Select>, entry: &Entry) -> bool {
+    reader.is_served_as_stored(entry) && !is_long(&**test, entry)
+}
+
 /// The item as this version serves it, if that needs no conversion; otherwise the item itself.
 fn immediate(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, item: WatchItem) -> Result<WatchItem, WatchItem> {
     match item {
@@ -101,7 +111,9 @@ fn immediate(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, item: WatchIt
             // An entry may have passed the test before conversion only because it had no mark yet.
             let selected = |served: &Arc<Entry>| match test {
                 None => true,
-                Some(test) => Arc::ptr_eq(served, &entry) && reader.selects(&**test, served),
+                Some(test) => {
+                    Arc::ptr_eq(served, &entry) && !is_long(&**test, served) && reader.selects(&**test, served)
+                }
             };
             match reader.at_hand(&entry).filter(selected) {
                 Some(served) => Ok(WatchItem::Initial(served)),
@@ -114,8 +126,8 @@ fn immediate(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, item: WatchIt
                 _ => &event.entry,
             };
             let unchanged = match (test, &event.previous) {
-                (Some(_), Some(previous)) if !reader.is_served_as_stored(previous) => false,
-                (Some(_), _) => reader.is_served_as_stored(&event.entry),
+                (Some(test), Some(previous)) if !is_at_hand(reader, test, previous) => false,
+                (Some(test), _) => is_at_hand(reader, test, &event.entry),
                 (None, _) => reader.is_served_as_stored(shown),
             };
             if unchanged {
@@ -176,6 +188,9 @@ async fn convert_together(
         }
     }
     reader.all(&mut entries).await?;
+    if let Some(test) = test {
+        reader.prepare(test, &entries).await?;
+    }
     let mut entries = entries.into_iter();
     let mut next = || {
         entries
@@ -217,11 +232,18 @@ async fn convert_together(
 impl Watch for ConvertingWatch {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchItem>> {
         loop {
+            let converted = self.converting.is_some();
             if let Some(item) = ready!(self.poll_converted(cx)) {
                 return Poll::Ready(Some(item));
             }
             if self.failed {
                 return Poll::Ready(None);
+            }
+            if converted {
+                // Nothing of a batch was selected. The rest waits for the next poll, because it may be as
+                // much again, without end.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
             let Some(item) = ready!(self.inner.poll_next(cx)) else {
                 return Poll::Ready(None);
@@ -236,15 +258,19 @@ impl Watch for ConvertingWatch {
     fn try_next(&mut self) -> Option<WatchItem> {
         // Pending conversions are polled again, with the task's waker, by the next `poll_next`.
         let mut cx = Context::from_waker(Waker::noop());
-        loop {
-            match self.poll_converted(&mut cx) {
-                Poll::Ready(Some(item)) => return Some(item),
-                Poll::Ready(None) if !self.failed => {}
-                _ => return None,
-            }
-            match immediate(&self.reader, self.test.as_ref(), self.inner.try_next()?) {
-                Ok(item) => return Some(item),
-                Err(item) => self.start(item),
+        match self.poll_converted(&mut cx) {
+            Poll::Ready(Some(item)) => return Some(item),
+            Poll::Ready(None) if !self.failed => {}
+            _ => return None,
+        }
+        match immediate(&self.reader, self.test.as_ref(), self.inner.try_next()?) {
+            Ok(item) => Some(item),
+            Err(item) => {
+                self.start(item);
+                match self.poll_converted(&mut cx) {
+                    Poll::Ready(item) => item,
+                    Poll::Pending => None,
+                }
             }
         }
     }

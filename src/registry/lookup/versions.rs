@@ -1,7 +1,7 @@
 //! The versions in which a resource is served, for admission.
 
 use super::StoreLookup;
-use crate::admission::{ObjectLookup, ServedKind, Versions};
+use crate::admission::{ObjectLookup, ServedKind, Versions, Wanted};
 use crate::api::apply_schema::ApplyType;
 use crate::api::{by_gvk, decode};
 use crate::apimachinery::apply::{self, OverlayError};
@@ -87,9 +87,9 @@ impl Versions for StoreLookup {
         })
     }
 
-    async fn objects(&self, of: &GroupVersionResource, namespace: &str, name: Option<&str>) -> Result<Vec<Value>> {
+    async fn objects(&self, of: &GroupVersionResource, namespace: &str, wanted: Wanted<'_>) -> Result<Vec<Value>> {
         let store = self.of_version(of).await?;
-        let found = ObjectLookup::objects_in(store.storage(), namespace, name).await;
+        let found = ObjectLookup::objects_in(store.storage(), namespace, wanted).await;
         found.map_err(Status::internal)
     }
 

@@ -20,8 +20,8 @@ pub struct Rules {
     pub completed_by_reads: Option<fn(&Value) -> bool>,
     /// The time to live of stored objects in seconds (events).
     pub ttl_seconds: Option<u64>,
-    /// True if validating an object may take long, however small it is: it has CEL rules, or consists of
-    /// expressions to compile. Such writes run on the compute pool.
+    /// True if validating an object may take long, however small it is: its schema has CEL rules or is complex,
+    /// or it consists of expressions or schemas to compile. Such writes run on the compute pool.
     pub costly_validation: bool,
 }
 

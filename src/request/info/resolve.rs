@@ -5,11 +5,16 @@ use crate::apimachinery::value::Str;
 use http::{Method, Uri};
 use std::fmt;
 
+/// Maximum number of parameters in a query. Every handler decodes them all, on a reactor.
+const MAX_PARAMETERS: usize = 1_000;
+
 /// Why a request line cannot be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolveError {
     /// The path contains an invalid percent escape.
     BadEscape,
+    /// More than [`MAX_PARAMETERS`] parameters.
+    TooManyParameters,
     /// `watch` or `proxy` directly after the version, with no resource behind it.
     PrefixVerbWithoutResource,
 }
@@ -18,6 +23,7 @@ impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::BadEscape => "invalid URL escape",
+            Self::TooManyParameters => "the query has more than 1000 parameters",
             Self::PrefixVerbWithoutResource => "unable to determine kind and namespace from url",
         })
     }
@@ -33,6 +39,9 @@ impl RequestInfo {
     pub fn resolve(method: &Method, uri: &Uri) -> Result<Self, ResolveError> {
         let path = query::decode_path(uri.path()).ok_or(ResolveError::BadEscape)?;
         let raw_query = uri.query().unwrap_or("");
+        if raw_query.bytes().filter(|b| *b == b'&').count() >= MAX_PARAMETERS {
+            return Err(ResolveError::TooManyParameters);
+        }
         let mut info = Self::default();
         // Like upstream, the legacy `/watch/` and `/proxy/` prefixes fix the verb and ignore the query
         // altogether.

@@ -197,3 +197,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn queries_have_a_bounded_number_of_parameters() {
+    let resolve = |n: usize| {
+        let uri = format!("/api/v1/pods?{}", vec!["a"; n].join("&"))
+            .parse::<Uri>()
+            .unwrap();
+        RequestInfo::resolve(&Method::GET, &uri)
+    };
+    assert!(resolve(1_000).is_ok());
+    assert_eq!(resolve(1_001).unwrap_err(), ResolveError::TooManyParameters);
+}

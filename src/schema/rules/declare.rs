@@ -3,7 +3,7 @@
 
 use crate::apimachinery::value::{Str, Value};
 use crate::interrupt::checkpoint;
-use crate::schema::{Additional, ListKind, Node, Type};
+use crate::schema::{Additional, Enumeration, ListKind, Node, Type};
 use std::collections::HashSet;
 use std::sync::Arc;
 use torana_cel::{self as cel, Field, ListType, ObjectType, Schema, escape};
@@ -78,7 +78,8 @@ fn string(node: &Node) -> Declared {
         Some("date-time") => return scalar(cel::Type::Timestamp, 32, 21),
         _ => {}
     }
-    let choices = checks.map_or(&[][..], |c| &c.enumeration);
+    let choices = checks.and_then(|c| c.enumeration.as_deref());
+    let choices = choices.map_or(&[][..], Enumeration::values);
     let longest = || choices.iter().filter_map(Value::as_str).map(str::len).max();
     let max = match max {
         Some(max) => max.saturating_mul(4),

@@ -12,7 +12,7 @@ use crate::schema::ratchet::OldItems;
 use crate::schema::{Additional, ListKind, Node};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use torana_cel::{Activation, Fail, Out, Program, Val};
+use torana_cel::{Activation, Fail, Out, PatternBudget, Program, Val};
 
 /// The most that one evaluation of an expression costs: about 0.1 s of upstream's time.
 const PER_CALL: u64 = 1_000_000;
@@ -35,10 +35,17 @@ pub(in crate::schema) struct Verdict {
 /// Evaluates the rules at and below `node`, whose programs are [prepared](super::programs::prepare), for the
 /// value at `base`. With `ratchet`, failures of unchanged values are warnings, unless the rule reads the old
 /// value.
-pub(in crate::schema) fn run(node: &Node, v: &Value, old: Option<&Value>, base: &FieldPath, ratchet: bool) -> Verdict {
+pub(in crate::schema) fn run(
+    node: &Node,
+    v: &Value,
+    old: Option<&Value>,
+    base: &FieldPath,
+    ratchet: bool,
+    budget: &mut Budget,
+) -> Verdict {
     let mut evaluation = Evaluation {
         base,
-        left: PER_OBJECT,
+        budget,
         verdict: Verdict::default(),
     };
     let pair = Pair { node, new: v, old };
@@ -50,10 +57,24 @@ pub(in crate::schema) fn run(node: &Node, v: &Value, old: Option<&Value>, base: 
     evaluation.verdict
 }
 
+/// What evaluations for one object may yet take, or those for all defaults of a schema.
+pub(in crate::schema) struct Budget {
+    cost: u64,
+    patterns: PatternBudget,
+}
+
+impl Budget {
+    pub(in crate::schema) fn new() -> Self {
+        Self {
+            cost: PER_OBJECT,
+            patterns: PatternBudget::full(),
+        }
+    }
+}
+
 struct Evaluation<'e> {
     base: &'e FieldPath,
-    /// The cost that is left.
-    left: u64,
+    budget: &'e mut Budget,
     verdict: Verdict,
 }
 
@@ -151,7 +172,7 @@ impl Evaluation<'_> {
             path: at,
             correlation,
         };
-        if self.left == 0 {
+        if self.budget.cost == 0 {
             return self.stop(&site, OUT_OF_BUDGET);
         }
         let (plain, optional) = scopes(programs, v, old);
@@ -234,9 +255,11 @@ impl Evaluation<'_> {
 
     /// Evaluates a program. `None` if it costs more than is left.
     fn spend<'a>(&mut self, program: &'a Program, scope: &Scope<'a>) -> Option<Out<'a>> {
-        let outcome = program.evaluate(scope, PER_CALL);
-        self.left = self.left.checked_sub(outcome.cost)?;
-        Some(outcome.value)
+        let outcome = program.evaluate_within(scope, PER_CALL, &self.budget.patterns);
+        let left = self.budget.cost.checked_sub(outcome.cost);
+        // What others share the budget for does not begin either.
+        self.budget.cost = left.unwrap_or(0);
+        left.map(|_| outcome.value)
     }
 
     /// The computed message; `None` if it has no use.

@@ -14,16 +14,16 @@ fn better(best: Option<Outcome>, tried: Outcome) -> Option<Outcome> {
 }
 
 impl Validator<'_> {
-    fn branch(&mut self, node: &Node, v: &Value, at: &At<'_>) -> Outcome {
-        let mut out = Outcome::default();
+    /// The outcome of a branch of `whole`.
+    fn branch(&mut self, node: &Node, v: &Value, at: &At<'_>, whole: &Outcome) -> Outcome {
+        let mut out = whole.part();
         self.check(node, v, None, at, &mut out);
         out
     }
 
     /// An error of a junctor, which names the value and has no field.
     fn junctor(&self, at: &At<'_>, what: &str, out: &mut Outcome) {
-        let named = self.name(at);
-        out.push(self.without_field(format!("{:?} must {what}", named.text.as_str())));
+        out.push_with(|| self.without_field(format!("{:?} must {what}", self.name(at).text.as_str())));
     }
 
     pub(super) fn branches(&mut self, node: &Node, v: &Value, at: &At<'_>, out: &mut Outcome) {
@@ -35,9 +35,9 @@ impl Validator<'_> {
         if !c.all_of.is_empty() {
             let mut valid = 0;
             for branch in &c.all_of {
-                let tried = self.branch(branch, v, at);
+                let tried = self.branch(branch, v, at, out);
                 valid += usize::from(tried.is_valid());
-                out.merge(tried);
+                self.merge(out, tried);
             }
             if valid == 0 {
                 self.junctor(at, "validate all the schemas (allOf). None validated", out);
@@ -46,7 +46,7 @@ impl Validator<'_> {
             }
         }
         if let Some(not) = &c.not
-            && self.branch(not, v, at).is_valid()
+            && self.branch(not, v, at, out).is_valid()
         {
             self.junctor(at, "not validate the schema (not)", out);
         }
@@ -55,22 +55,22 @@ impl Validator<'_> {
     fn any_of(&mut self, branches: &[Node], v: &Value, at: &At<'_>, out: &mut Outcome) {
         let mut best = None;
         for branch in branches {
-            let tried = self.branch(branch, v, at);
+            let tried = self.branch(branch, v, at, out);
             if tried.is_valid() {
-                return out.merge(tried);
+                return self.merge(out, tried);
             }
             best = better(best, tried);
         }
         if let Some(best) = best {
             self.junctor(at, "validate at least one schema (anyOf)", out);
-            out.merge(best);
+            self.merge(out, best);
         }
     }
 
     fn one_of(&mut self, branches: &[Node], v: &Value, at: &At<'_>, out: &mut Outcome) {
         let (mut best, mut valid, mut count) = (None, None, 0);
         for branch in branches {
-            let tried = self.branch(branch, v, at);
+            let tried = self.branch(branch, v, at, out);
             if tried.is_valid() {
                 count += 1;
                 valid.get_or_insert(tried);
@@ -79,11 +79,11 @@ impl Validator<'_> {
             }
         }
         match (count, valid) {
-            (1, Some(valid)) => out.merge(valid),
+            (1, Some(valid)) => self.merge(out, valid),
             (0, _) if branches.is_empty() => {}
             (0, _) => {
                 self.junctor(at, "validate one and only one schema (oneOf). Found none valid", out);
-                out.merge(best.unwrap_or_default());
+                self.merge(out, best.unwrap_or_default());
             }
             (n, _) => {
                 let what = format!("validate one and only one schema (oneOf). Found {n} valid alternatives");

@@ -97,25 +97,22 @@ impl Validator<'_> {
             ty,
             format: format.map_or("", |f| f.spelling()),
         };
-        let named = std::cell::LazyCell::new(|| self.name(at));
         if !range.holds(v) {
-            let why = range.error("Checked", named.text.as_str());
-            out.push(self.without_field(why));
+            out.push_with(|| self.without_field(range.error("Checked", self.name(at).text.as_str())));
         }
         let Some(c) = c else { return };
         // A constraint outside of the range of the type is an error too, and is then compared as a float.
-        let constraint = |at: f64, what: &str, out: &mut Outcome| -> bool {
-            let holds = range.holds(&Value::Float(at));
+        let constraint = |limit: f64, what: &str, out: &mut Outcome| -> bool {
+            let holds = range.holds(&Value::Float(limit));
             if !holds {
-                let why = range.error(what, named.text.as_str());
-                out.push(self.without_field(why));
+                out.push_with(|| self.without_field(range.error(what, self.name(at).text.as_str())));
             }
             holds && matches!(v, Value::Int(_))
         };
         if let Some(factor) = c.multiple_of {
             let whole = constraint(factor, "MultipleOf", out);
-            if let Some(error) = multiple_of(&named, v, factor, whole) {
-                out.push(error);
+            if let Some(fault) = multiple_of(v, factor, whole) {
+                out.push_with(|| fault.error(&self.name(at)));
             }
         }
         for (bound, what, is_minimum) in [
@@ -124,21 +121,50 @@ impl Validator<'_> {
         ] {
             let Some(bound) = bound else { continue };
             let whole = constraint(bound.at, what, out);
-            if let Some(error) = beyond(&named, v, bound, is_minimum, whole) {
-                out.push(error);
+            if let Some(fault) = beyond(v, bound, is_minimum, whole) {
+                out.push_with(|| fault.error(&self.name(at)));
             }
         }
     }
 }
 
-fn multiple_of(named: &Named, v: &Value, factor: f64, whole: bool) -> Option<FieldError> {
-    let n = named.text.as_str();
+/// A violated constraint, of which the texts are made if it is reported.
+enum Fault {
+    /// The factor of `multipleOf`, which is not positive.
+    Factor(Value),
+    /// The value, and the factor it is no multiple of.
+    NotMultiple(Value, Value),
+    /// The value, what it should be, and the limit.
+    Beyond(Value, &'static str, Value),
+}
+
+impl Fault {
+    fn error(&self, named: &Named) -> FieldError {
+        let n = named.text.as_str();
+        match self {
+            Self::Factor(factor) => {
+                let text = shown(factor);
+                let detail = format!("factor MultipleOf declared for {n} must be positive: {text}");
+                FieldError::invalid_raw(&named.field, text, detail)
+            }
+            Self::NotMultiple(v, factor) => {
+                let detail = format!("{n} in body should be a multiple of {}", shown(factor));
+                invalid(named, v, detail)
+            }
+            Self::Beyond(v, than, limit) => {
+                let detail = format!("{n} in body should be {than} {}", shown(limit));
+                invalid(named, v, detail)
+            }
+        }
+    }
+}
+
+fn multiple_of(v: &Value, factor: f64, whole: bool) -> Option<Fault> {
     let factor = if whole {
         Value::Int(factor as i64)
     } else {
         Value::Float(factor)
     };
-    let text = shown(&factor);
     let (holds, positive, v) = match (&factor, v) {
         (Value::Int(f), Value::Int(i)) => (*f <= 0 || i % f == 0, *f > 0, v.clone()),
         (factor, v) => {
@@ -148,13 +174,12 @@ fn multiple_of(named: &Named, v: &Value, factor: f64, whole: bool) -> Option<Fie
         }
     };
     if !positive {
-        let detail = format!("factor MultipleOf declared for {n} must be positive: {text}");
-        return Some(FieldError::invalid_raw(&named.field, text, detail));
+        return Some(Fault::Factor(factor));
     }
-    (!holds).then(|| invalid(named, &v, format!("{n} in body should be a multiple of {text}")))
+    (!holds).then_some(Fault::NotMultiple(v, factor))
 }
 
-fn beyond(named: &Named, v: &Value, bound: Bound, is_minimum: bool, whole: bool) -> Option<FieldError> {
+fn beyond(v: &Value, bound: Bound, is_minimum: bool, whole: bool) -> Option<Fault> {
     use std::cmp::Ordering;
     let (order, limit, v) = match v {
         Value::Int(i) if whole => {
@@ -167,17 +192,11 @@ fn beyond(named: &Named, v: &Value, bound: Bound, is_minimum: bool, whole: bool)
         }
     };
     let (wrong, than) = match is_minimum {
-        true => (Ordering::Less, "greater than"),
-        false => (Ordering::Greater, "less than"),
+        true => (Ordering::Less, ["greater than", "greater than or equal to"]),
+        false => (Ordering::Greater, ["less than", "less than or equal to"]),
     };
     if order != wrong && !(bound.exclusive && order == Ordering::Equal) {
         return None;
     }
-    let or_equal = if bound.exclusive { "" } else { " or equal to" };
-    let (n, limit) = (named.text.as_str(), shown(&limit));
-    Some(invalid(
-        named,
-        &v,
-        format!("{n} in body should be {than}{or_equal} {limit}"),
-    ))
+    Some(Fault::Beyond(v, than[usize::from(!bound.exclusive)], limit))
 }

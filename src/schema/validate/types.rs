@@ -60,9 +60,11 @@ impl Validator<'_> {
             out.matches += 1;
             return;
         }
-        let named = self.name(at);
-        let detail = format!("{} in body must be of type {expected}: {actual:?}", named.text.as_str());
-        out.push(FieldError::type_invalid(&named.field, actual, detail));
+        out.push_with(|| {
+            let named = self.name(at);
+            let detail = format!("{} in body must be of type {expected}: {actual:?}", named.text.as_str());
+            FieldError::type_invalid(&named.field, actual, detail)
+        });
     }
 }
 

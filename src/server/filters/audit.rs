@@ -6,19 +6,20 @@
 //! request further out report it to `refused`.
 
 mod body;
+mod decoding;
 mod record;
 #[cfg(test)]
 mod tests;
 
 use super::Next;
 use crate::apimachinery::status::Status;
-use crate::apimachinery::value::Value;
 use crate::audit::event::ResponseStatus;
-use crate::audit::{Audit, Stage, Verdict, response};
-use crate::request::{AuditLevel, FromBackend, Request, RequestContext, Response, UntilUpgradeEnds};
+use crate::audit::{Audit, Stage, Verdict};
+use crate::request::{AuditLevel, Request, RequestContext, Response, UntilUpgradeEnds};
 use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
 use crate::server::respond;
 use crate::telemetry::request_parts::{self, Part};
+use decoding::RecordedResponse;
 use futures_util::FutureExt;
 use http::StatusCode;
 use http::header::UPGRADE;
@@ -121,7 +122,7 @@ impl<F: Filter> Auditing<F> {
                 resume_unwind(panic)
             }
         };
-        let RecordedResponse { status, object } = recorded_response(&record, &response);
+        let RecordedResponse { status, object } = decoding::recorded(&record, &response).await;
         completion.answered(status.clone());
         if record.is_long_running() {
             let started = record.submit(Stage::ResponseStarted, Some(status.clone()), None);
@@ -134,34 +135,11 @@ impl<F: Filter> Auditing<F> {
         }
         completion.close();
         if response.body().as_full().is_some() {
-            let object = object.as_ref().map(|o| record.trail.encoded(o));
             let complete = record.submit(Stage::ResponseComplete, Some(status), object);
             complete.wait().await;
             return response;
         }
         body::record(response, record, status)
-    }
-}
-
-/// The recorded status, and the response object if it is to be recorded.
-struct RecordedResponse {
-    status: ResponseStatus,
-    object: Option<Value>,
-}
-
-fn recorded_response(record: &Record, response: &Response) -> RecordedResponse {
-    let code = response.status().as_u16();
-    let everything = record.wants_responses();
-    // For proxied responses only the code is recorded; backends have audit logs of their own.
-    let worth = FromBackend::of(response).is_none() && (everything || code >= 400 || record.is_delete());
-    let full = response
-        .body()
-        .as_full()
-        .filter(|b| worth && b.len() <= response::MAX_BYTES);
-    let object = full.and_then(|bytes| response::decode(response.headers(), bytes));
-    RecordedResponse {
-        status: response::status(code, object.as_ref()),
-        object: object.filter(|_| everything),
     }
 }
 

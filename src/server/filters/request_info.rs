@@ -1,6 +1,7 @@
 //! Parses the request line into a [`RequestInfo`].
 
 use super::Next;
+use crate::apimachinery::status::Status;
 use crate::request::info::ResolveError;
 use crate::request::{Request, RequestContext, RequestInfo, Response};
 use crate::server::filter::{ContextField, Filter, FilterSpec, Unmet};
@@ -28,6 +29,9 @@ impl<F: Filter> Filter for Info<F> {
             }
             // Go's HTTP server rejects such a request line before any handler runs.
             Err(ResolveError::BadEscape) => respond::bytes(StatusCode::BAD_REQUEST, TEXT, "400 Bad Request"),
+            Err(error @ ResolveError::TooManyParameters) => {
+                respond::status(&Status::bad_request(error.to_string()), req.headers())
+            }
             Err(error) => {
                 let error = format!(
                     "failed to create RequestInfo: {error}, {}",

@@ -11,6 +11,14 @@ use crate::sync::{Mutex, MutexGuard};
 /// One user's watches may hold at most this fraction (a quarter) of all frame bytes.
 const SHARE: usize = 4;
 
+/// Terms of a watch's selectors that are not counted.
+const USUAL_TERMS: usize = 4;
+/// The other terms of the selectors of all watches together. One thread compares every event with the
+/// selectors of all watches of its resource, at some 20 ns per term, twice: the state before and after.
+const MAX_TERMS: usize = 32 << 10;
+/// The same for the watches of one user: about 200 µs.
+const MAX_TERMS_PER_USER: usize = 4 << 10;
+
 /// Limits on watches.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchBounds {
@@ -43,6 +51,8 @@ pub enum TooMany {
     PerUser,
     /// The limit for all users.
     Total,
+    /// One of the limits on the terms of selectors.
+    Terms,
 }
 
 impl fmt::Display for TooMany {
@@ -50,6 +60,7 @@ impl fmt::Display for TooMany {
         f.write_str(match self {
             Self::PerUser => "too many watches of this user (--max-watches-per-user), please try again later",
             Self::Total => "too many watches (--max-watches), please try again later",
+            Self::Terms => "the selectors of the running watches have too many terms, please use a shorter selector",
         })
     }
 }
@@ -70,12 +81,16 @@ struct Usage {
 struct Counts {
     watches: usize,
     bytes: usize,
+    /// Terms of selectors beyond the usual ones.
+    terms: usize,
 }
 
 /// A watch's admission; released on drop.
 pub struct WatchPermit {
     registry: Arc<WatchRegistry>,
     user: Arc<str>,
+    /// The counted terms of its selectors.
+    terms: usize,
 }
 
 /// An encoded frame held by a watch; its bytes are accounted until it is dropped.
@@ -97,39 +112,57 @@ impl WatchRegistry {
         self.usage.lock()
     }
 
-    pub(super) fn admit(self: &Arc<Self>, user: &str, exempt: bool) -> Result<WatchPermit, TooMany> {
+    pub(super) fn admit(self: &Arc<Self>, user: &str, terms: usize, exempt: bool) -> Result<WatchPermit, TooMany> {
+        let terms = terms.saturating_sub(USUAL_TERMS);
         let mut usage = self.lock();
         let (user, own) = match usage.users.get_key_value(user) {
-            Some((user, own)) => (Arc::clone(user), own.watches),
-            None => (user.into(), 0),
+            Some((user, own)) => (Arc::clone(user), *own),
+            None => (user.into(), Counts::default()),
         };
         let is_full = |limit: usize, watches: usize| !exempt && limit > 0 && watches >= limit;
-        if is_full(self.bounds.per_user, own) {
+        if is_full(self.bounds.per_user, own.watches) {
             return Err(TooMany::PerUser);
         }
         if is_full(self.bounds.max_total, usage.all.watches) {
             return Err(TooMany::Total);
         }
-        usage.all.watches += 1;
-        usage.users.entry(Arc::clone(&user)).or_default().watches += 1;
+        let too_long = own.terms + terms > MAX_TERMS_PER_USER || usage.all.terms + terms > MAX_TERMS;
+        // A selector of usual length is admitted even if others have used up the total.
+        if !exempt && terms > 0 && too_long {
+            return Err(TooMany::Terms);
+        }
+        usage.all.add(1, terms);
+        usage.users.entry(Arc::clone(&user)).or_default().add(1, terms);
         Ok(WatchPermit {
             registry: Arc::clone(self),
             user,
+            terms,
         })
     }
 
-    fn release(&self, user: &Arc<str>, watches: usize, bytes: usize) {
+    fn release(&self, user: &Arc<str>, released: Counts) {
         let mut usage = self.lock();
-        usage.all.watches -= watches;
-        usage.all.bytes -= bytes;
+        usage.all.subtract(released);
         if let Some(own) = usage.users.get_mut(user) {
-            own.watches -= watches;
-            own.bytes -= bytes;
+            own.subtract(released);
             // Users without watches or frames are removed, so that the map stays bounded.
             if own.watches == 0 && own.bytes == 0 {
                 usage.users.remove(user);
             }
         }
+    }
+}
+
+impl Counts {
+    fn add(&mut self, watches: usize, terms: usize) {
+        self.watches += watches;
+        self.terms += terms;
+    }
+
+    fn subtract(&mut self, other: Self) {
+        self.watches -= other.watches;
+        self.bytes -= other.bytes;
+        self.terms -= other.terms;
     }
 }
 
@@ -165,13 +198,22 @@ impl AsRef<[u8]> for HeldFrame {
 
 impl Drop for WatchPermit {
     fn drop(&mut self) {
-        self.registry.release(&self.user, 1, 0);
+        let released = Counts {
+            watches: 1,
+            bytes: 0,
+            terms: self.terms,
+        };
+        self.registry.release(&self.user, released);
     }
 }
 
 impl Drop for HeldFrame {
     fn drop(&mut self) {
-        self.registry.release(&self.user, 0, self.frame.len());
+        let released = Counts {
+            bytes: self.frame.len(),
+            ..Counts::default()
+        };
+        self.registry.release(&self.user, released);
     }
 }
 
@@ -186,22 +228,45 @@ mod tests {
             per_user: 2,
             ..WatchBounds::default()
         });
-        let first = registry.admit("a", false).unwrap();
-        let _second = registry.admit("a", false).unwrap();
-        assert_eq!(registry.admit("a", false).err(), Some(TooMany::PerUser));
-        let _other = registry.admit("b", false).unwrap();
-        assert_eq!(registry.admit("c", false).err(), Some(TooMany::Total));
-        let _exempt = registry.admit("admin", true).unwrap();
+        let first = registry.admit("a", 1, false).unwrap();
+        let _second = registry.admit("a", 1, false).unwrap();
+        assert_eq!(registry.admit("a", 1, false).err(), Some(TooMany::PerUser));
+        let _other = registry.admit("b", 1, false).unwrap();
+        assert_eq!(registry.admit("c", 1, false).err(), Some(TooMany::Total));
+        let _exempt = registry.admit("admin", 1, true).unwrap();
         drop(first);
         assert_eq!(
-            registry.admit("c", false).err(),
+            registry.admit("c", 1, false).err(),
             Some(TooMany::Total),
             "exempt watches count toward the total"
         );
         drop(_exempt);
-        assert!(registry.admit("a", false).is_ok());
+        assert!(registry.admit("a", 1, false).is_ok());
         drop((_second, _other));
         assert!(registry.lock().users.is_empty());
+    }
+
+    #[test]
+    fn terms_of_selectors_are_limited_per_user_and_in_total() {
+        let registry = WatchRegistry::new(WatchBounds::default());
+        let long = USUAL_TERMS + MAX_TERMS_PER_USER;
+        let first = registry.admit("a", long, false).unwrap();
+        assert_eq!(registry.admit("a", USUAL_TERMS + 1, false).err(), Some(TooMany::Terms));
+        let usual = registry.admit("a", USUAL_TERMS, false);
+        assert!(usual.is_ok(), "selectors of usual length are not counted");
+        drop(first);
+        assert!(
+            registry.admit("a", long, false).is_ok(),
+            "the terms of ended watches are free"
+        );
+        assert_eq!(registry.admit("b", long + 1, false).err(), Some(TooMany::Terms));
+        let users = (0..MAX_TERMS / MAX_TERMS_PER_USER).map(|i| registry.admit(&i.to_string(), long, false).unwrap());
+        let all: Vec<_> = users.collect();
+        assert_eq!(registry.admit("c", USUAL_TERMS + 1, false).err(), Some(TooMany::Terms));
+        let exempt = registry.admit("admin", long, true);
+        assert!(registry.admit("c", USUAL_TERMS, false).is_ok() && exempt.is_ok());
+        drop((all, usual, exempt));
+        assert_eq!(registry.lock().all.terms, 0);
     }
 
     #[test]
@@ -210,10 +275,10 @@ mod tests {
             max_pinned_bytes: 400,
             ..WatchBounds::default()
         });
-        let permit = registry.admit("a", false).unwrap();
+        let permit = registry.admit("a", 1, false).unwrap();
         let first = permit.hold_frame(vec![0; 60]).unwrap();
         assert!(permit.hold_frame(vec![0; 60]).is_none(), "one user may hold a quarter");
-        assert!(registry.admit("b", false).unwrap().hold_frame(vec![0; 60]).is_some());
+        assert!(registry.admit("b", 1, false).unwrap().hold_frame(vec![0; 60]).is_some());
         drop(first);
         let large = permit.hold_frame(vec![0; 1000]);
         assert!(large.is_some(), "one frame is always possible");

@@ -6,6 +6,7 @@
 use super::history::History;
 use super::scope::{Change, Scope};
 use super::snapshot::Snapshot;
+use crate::storage::select::STEPS_PER_OBJECT;
 use crate::storage::{Entry, Event, Revision};
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -13,8 +14,8 @@ use std::sync::Arc;
 
 /// Selected objects buffered per batch.
 const BATCH: usize = 64;
-/// Objects or past changes examined per poll, which bounds the time one poll takes.
-const MAX_EXAMINED: usize = 1024;
+/// Most past changes read from the ring at once, under its lock.
+const MAX_READ: usize = 1024;
 
 /// Position of a watch before its live changes.
 #[derive(Default)]
@@ -54,7 +55,7 @@ pub(super) struct Replay {
 pub(super) enum Next {
     Entry(Arc<Entry>),
     Change(Change),
-    /// The per-poll limit was reached without a match; there may be more.
+    /// The steps of this poll were spent without a match; there may be more.
     Later,
     /// Continue with the queue.
     Over,
@@ -116,14 +117,19 @@ impl Backlog {
         matches!(self, Self::State(_))
     }
 
-    /// Returns the next item. `history` gives access to the ring and is called only when a batch of past
-    /// changes is needed.
-    pub(crate) fn next(&mut self, of: &Scope, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
+    /// Returns the next item. `steps` is what this poll may still spend; what exceeds it waits for the next
+    /// one. `history` gives access to the ring and is called only when a batch of past changes is needed.
+    pub(crate) fn next(
+        &mut self,
+        of: &Scope,
+        steps: &mut usize,
+        history: impl FnOnce(&mut dyn FnMut(&History)),
+    ) -> Next {
         let next = match self {
             Self::Over => return Next::Over,
             Self::Cancelled => return Next::Ended,
-            Self::State(state) => state.next(of),
-            Self::Replay(replay) => replay.next(of, history),
+            Self::State(state) => state.next(of, steps),
+            Self::Replay(replay) => replay.next(of, steps, history),
         };
         if matches!(next, Next::Over) {
             *self = Self::Over;
@@ -132,11 +138,20 @@ impl Backlog {
     }
 }
 
+/// Subtracts the cost of examining one item. An item that costs more than what is left is examined, too, so
+/// that every poll makes progress.
+fn spend(steps: &mut usize, cost: usize) {
+    *steps = steps.saturating_sub(STEPS_PER_OBJECT + cost);
+}
+
 impl State {
-    fn next(&mut self, of: &Scope) -> Next {
+    fn next(&mut self, of: &Scope, steps: &mut usize) -> Next {
         self.reads += 1;
         if let Some(entry) = self.batch.pop_front() {
             return Next::Entry(entry);
+        }
+        if *steps == 0 {
+            return Next::Later;
         }
         if of.single {
             if self.cursor.is_some() {
@@ -149,13 +164,12 @@ impl State {
         // A cursor instead of an iterator: an iterator would borrow the snapshot across polls.
         let from = self.cursor.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut last = None;
-        let mut examined = 0;
         for entry in self.snapshot.candidates(&of.predicate, &of.prefix, from) {
-            examined += 1;
+            spend(steps, of.predicate.steps(entry));
             if of.predicate.matches(entry) {
                 self.batch.push_back(entry.clone());
             }
-            if self.batch.len() == BATCH || examined == MAX_EXAMINED {
+            if self.batch.len() == BATCH || *steps == 0 {
                 last = Some(entry.key.clone());
                 break;
             }
@@ -177,28 +191,35 @@ impl State {
 }
 
 impl Replay {
-    fn next(&mut self, of: &Scope, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
+    fn next(&mut self, of: &Scope, steps: &mut usize, history: impl FnOnce(&mut dyn FnMut(&History))) -> Next {
         self.reads += 1;
         if self.batch.is_empty() {
             if self.after >= self.until {
                 return Next::Over;
             }
+            if *steps == 0 {
+                return Next::Later;
+            }
             let mut read = Ok(Vec::new());
             history(&mut |history| {
-                read = history.after(self.after, MAX_EXAMINED);
+                read = history.after(self.after, MAX_READ);
                 self.discarded_at = history.discarded_bytes();
             });
             // The ring has discarded the position: end the watch. The client resumes and gets 410 Gone.
             let Ok(events) = read else { return Next::Ended };
+            *steps = steps.saturating_sub(events.len());
             let last = events.last().map(|e| e.entry.revision);
             self.after = match last {
-                Some(last) if events.len() == MAX_EXAMINED => last,
+                Some(last) if events.len() == MAX_READ => last,
                 _ => self.until,
             };
             let wanted = |e: &Arc<Event>| e.entry.revision <= self.until && of.covers(&e.entry.key);
             self.batch.extend(events.into_iter().filter(wanted));
         }
-        while let Some(event) = self.batch.pop_front() {
+        while *steps > 0
+            && let Some(event) = self.batch.pop_front()
+        {
+            spend(steps, of.predicate.steps_of_event(&event));
             if let Some(kind) = event.seen_by(&of.predicate) {
                 return Next::Change((kind, event));
             }

@@ -47,7 +47,11 @@ pub struct Bounds {
     /// Otherwise a server would hold `max_bytes` of deleted objects for as long as the window after
     /// everything is over.
     pub burst_bytes: usize,
-    /// See `burst_bytes`.
+    /// Takes the place of `burst_bytes` once there was no event for `burst_window`: the watchers that are
+    /// connected have seen all events by then. The few objects left of a burst lie scattered over the
+    /// allocator's pages and hold several times their size.
+    pub rest_bytes: usize,
+    /// See `burst_bytes` and `rest_bytes`.
     pub burst_window: Duration,
 }
 
@@ -59,7 +63,8 @@ impl Default for Bounds {
             max_events: 102_400,
             max_bytes: 64 << 20,
             window: Duration::from_secs(75),
-            burst_bytes: 2 << 20,
+            burst_bytes: 4 << 20,
+            rest_bytes: 512 << 10,
             burst_window: Duration::from_secs(15),
         }
     }
@@ -168,10 +173,15 @@ impl History {
         let b = self.bounds;
         let max_bytes = b.max_bytes.min(limits.bytes);
         let min_bytes = b.min_bytes.min(limits.min_bytes);
+        let last_event = self.events.back().map(|(at, _)| *at);
+        let burst_bytes = match last_event {
+            Some(at) if now.saturating_duration_since(at) > b.burst_window => b.rest_bytes,
+            _ => b.burst_bytes,
+        };
         while let Some((at, event)) = self.events.front() {
             let many = self.events.len() > b.max_events;
             let above_minimum = self.events.len() > b.min_events || self.bytes > min_bytes;
-            let window = if self.bytes + self.checkpoint_bytes > b.burst_bytes {
+            let window = if self.bytes + self.checkpoint_bytes > burst_bytes {
                 b.burst_window
             } else {
                 b.window
@@ -199,7 +209,7 @@ impl History {
         while let Some(pin) = self.pins.front() {
             let age = now.saturating_duration_since(pin.since);
             let pinned = self.pinned();
-            if age <= PIN_LIFETIME && pinned <= left && (pinned <= b.burst_bytes || age <= b.burst_window) {
+            if age <= PIN_LIFETIME && pinned <= left && (pinned <= burst_bytes || age <= b.burst_window) {
                 break;
             }
             self.pins.pop_front();

@@ -5,7 +5,7 @@
 //! reaches [`HARD_LIMIT`] is ended. The dispatcher never waits for a reader and never skips an event.
 //! (Upstream: `cache_watcher.go` and `time_budget.go` in `pkg/storage/cacher`.)
 //!
-//! Unread items keep old versions of objects alive. [`Hub::sweep`] cancels watches that keep too much or have
+//! Unread items keep old versions of objects alive. [`sweep`] cancels watches that keep too much or have
 //! not been read for too long: they release everything and end, and the client resumes.
 
 use super::backlog::Backlog;
@@ -16,6 +16,7 @@ use crate::storage::{Event, Revision};
 use crate::sync::Mutex;
 use futures_util::task::AtomicWaker;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
@@ -219,6 +220,9 @@ fn namespace(event: &Arc<Event>) -> &str {
 
 type Group = BTreeMap<u64, Arc<Subscriber>>;
 
+/// A watcher, and the range of the events to offer to it.
+pub(super) type Concerned = (Arc<Subscriber>, Range<usize>);
+
 /// All watchers of a resource, grouped so that an event finds the interested ones by lookup.
 #[derive(Default)]
 pub(super) struct Hub {
@@ -230,7 +234,6 @@ pub(super) struct Hub {
     by_index: HashMap<Box<str>, Group>,
     /// Prefixes of any other shape; checked one by one.
     other_prefixes: Group,
-    pub terminated: u64,
     closed: bool,
 }
 
@@ -284,56 +287,49 @@ impl Hub {
             && self.by_index.is_empty()
     }
 
-    /// Queues the events, in order, at the watchers they concern, and returns the readers to wake, each once.
-    /// `discarded_at`: bytes the history has discarded so far.
-    pub(crate) fn dispatch(&mut self, events: &[Arc<Event>], now: Instant, discarded_at: u64) -> Vec<Arc<Subscriber>> {
-        let mut wake: Vec<Arc<Subscriber>> = Vec::new();
-        let mut terminated = 0;
-        let mut offer = |s: &Arc<Subscriber>, events: &[Arc<Event>]| {
-            let outcome = s.offer(events, now, discarded_at);
-            if outcome != Offer::Nothing {
-                terminated += u64::from(outcome == Offer::Terminated);
-                wake.push(s.clone());
-            }
+    /// The watchers that the events concern by their keys, each with the events to offer, in order. A watcher
+    /// occurs once for each run of events that concern it.
+    pub(crate) fn concerned(&self, events: &[Arc<Event>]) -> Vec<Concerned> {
+        let mut concerned = Vec::with_capacity(self.everything.len());
+        let mut add = |group: Option<&Group>, events: &Range<usize>| {
+            let all = group.into_iter().flat_map(BTreeMap::values);
+            concerned.extend(all.map(|s| (s.clone(), events.clone())));
         };
-        for s in self.everything.values() {
-            offer(s, events);
-        }
+        add(Some(&self.everything), &(0..events.len()));
         if !self.scoped.is_empty() {
             // One offer per run of events in a namespace, so that each queue is locked once per run.
+            let mut start = 0;
             for run in events.chunk_by(|a, b| namespace(a) == namespace(b)) {
-                for s in self
-                    .scoped
-                    .get(namespace(&run[0]))
-                    .into_iter()
-                    .flat_map(BTreeMap::values)
-                {
-                    offer(s, run);
-                }
+                add(self.scoped.get(namespace(&run[0])), &(start..start + run.len()));
+                start += run.len();
             }
         }
-        for event in events {
+        for (i, event) in events.iter().enumerate() {
+            let this = i..i + 1;
             let key = &*event.entry.key;
-            let event = std::slice::from_ref(event);
-            for s in self.scoped.get(key).into_iter().flat_map(BTreeMap::values) {
-                offer(s, event);
-            }
+            add(self.scoped.get(key), &this);
             if !self.by_index.is_empty() {
                 // An object that moves between values concerns the watchers of both.
-                let now = event[0].entry.field(INDEXED);
-                let before = event[0].previous.as_ref().and_then(|e| e.field(INDEXED));
+                let now = event.entry.field(INDEXED);
+                let before = event.previous.as_ref().and_then(|e| e.field(INDEXED));
                 for value in [now, before.filter(|b| now != Some(*b))].into_iter().flatten() {
-                    for s in self.by_index.get(value).into_iter().flat_map(BTreeMap::values) {
-                        offer(s, event);
-                    }
+                    add(self.by_index.get(value), &this);
                 }
             }
-            for s in self.other_prefixes.values().filter(|s| s.scope.covers(key)) {
-                offer(s, event);
-            }
         }
-        self.terminated += terminated;
-        wake
+        for (i, event) in events.iter().enumerate() {
+            let covering = self
+                .other_prefixes
+                .values()
+                .filter(|s| s.scope.covers(&event.entry.key));
+            concerned.extend(covering.map(|s| (s.clone(), i..i + 1)));
+        }
+        concerned
+    }
+
+    /// All watchers.
+    pub(crate) fn watchers(&self) -> Vec<Arc<Subscriber>> {
+        self.all().cloned().collect()
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<Subscriber>> {
@@ -342,19 +338,41 @@ impl Hub {
         groups.flat_map(BTreeMap::values)
     }
 
-    /// Cancels watches that keep too much memory alive, or whose clients have read nothing for too long while
-    /// items were pending. `discarded_bytes`: bytes that the history has discarded so far. Old versions are
-    /// shared, so all watches together keep no more alive than the one that lags furthest.
-    pub(crate) fn sweep(&mut self, bounds: &WatchBounds, discarded_bytes: u64, now: Instant) {
-        let cancelled = self.all().filter(|s| s.sweep(bounds, discarded_bytes, now)).count();
-        self.terminated += cancelled as u64;
-    }
-
     /// Ends all watches and refuses new ones.
     pub(crate) fn close(&mut self) {
         self.closed = true;
         self.all().for_each(|s| s.end());
     }
+}
+
+/// Queues events at the watchers that they concern; returns the readers to wake, each once, and how many
+/// watches were ended. `discarded_at`: bytes the history has discarded so far.
+///
+/// Evaluates all selectors, so it must be called without holding the hub's lock, for which the starts and
+/// ends of watches wait.
+pub(super) fn offer(
+    concerned: Vec<Concerned>,
+    events: &[Arc<Event>],
+    now: Instant,
+    discarded_at: u64,
+) -> (Vec<Arc<Subscriber>>, u64) {
+    let (mut wake, mut terminated) = (Vec::new(), 0);
+    for (subscriber, range) in concerned {
+        let outcome = subscriber.offer(&events[range], now, discarded_at);
+        if outcome != Offer::Nothing {
+            terminated += u64::from(outcome == Offer::Terminated);
+            wake.push(subscriber);
+        }
+    }
+    (wake, terminated)
+}
+
+/// Cancels watches that keep too much memory alive, or whose clients have read nothing for too long while
+/// items were pending; returns how many. `discarded_bytes`: bytes that the history has discarded so far. Old
+/// versions are shared, so all watches together keep no more alive than the one that lags furthest.
+pub(super) fn sweep(all: &[Arc<Subscriber>], bounds: &WatchBounds, discarded_bytes: u64, now: Instant) -> u64 {
+    let cancelled = all.iter().filter(|s| s.sweep(bounds, discarded_bytes, now));
+    cancelled.count() as u64
 }
 
 /// Wakes readers. Must be called without holding the hub's lock.

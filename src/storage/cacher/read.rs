@@ -222,6 +222,7 @@ impl Cacher {
         options: WatchOptions,
         known: Option<(Revision, Revision)>,
     ) -> Result<Option<CacheWatch>, Error> {
+        let scope = Scope::new(&options.prefix, options.single, options.predicate);
         // While the history is locked nothing is applied, so that snapshot, replay and first live event are
         // contiguous.
         let history = self.history.lock();
@@ -244,11 +245,6 @@ impl Cacher {
                 history.after(since, 0)?;
                 (Backlog::replay(since, seen, discarded_at), since.max(seen), since)
             }
-        };
-        let scope = Scope {
-            prefix: options.prefix.as_str().into(),
-            single: options.single,
-            predicate: options.predicate,
         };
         let subscriber = Arc::new(Subscriber::new(scope, after, QUEUE));
         let has_state = matches!(begin, Backlog::State(_));

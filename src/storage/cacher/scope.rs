@@ -13,9 +13,23 @@ pub(super) struct Scope {
     pub prefix: Box<str>,
     pub single: bool,
     pub predicate: Predicate,
+    /// See [`indexed_value`](Self::indexed_value).
+    indexed: Option<Box<str>>,
 }
 
 impl Scope {
+    pub(super) fn new(prefix: &str, single: bool, predicate: Predicate) -> Self {
+        // Found out once: a search of a long selector would take its time under the hub's lock.
+        let indexed = predicate.requires(INDEXED);
+        let indexed = indexed.filter(|value| prefix.is_empty() && !single && !value.is_empty());
+        Self {
+            prefix: prefix.into(),
+            single,
+            indexed: indexed.map(Box::from),
+            predicate,
+        }
+    }
+
     /// True if the key is in scope.
     pub(super) fn covers(&self, key: &str) -> bool {
         if self.single {
@@ -28,7 +42,6 @@ impl Scope {
     /// If the watch covers the whole resource and its selector requires one value of the indexed field,
     /// returns that value. Objects without the field cannot match it.
     pub(super) fn indexed_value(&self) -> Option<&str> {
-        let value = self.predicate.requires(INDEXED)?;
-        (self.prefix.is_empty() && !self.single && !value.is_empty()).then_some(value)
+        self.indexed.as_deref()
     }
 }

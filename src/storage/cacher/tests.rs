@@ -1,6 +1,7 @@
 //! Properties of the cacher, independent of the backend that feeds it.
 
 mod bounds;
+mod cost;
 mod stalled;
 mod watchers;
 

@@ -12,6 +12,7 @@ use super::Cacher;
 use super::backlog::Next;
 use super::hub::{Dequeued, Subscriber};
 use crate::storage::interface::WatchItem;
+use crate::storage::select::STEPS_PER_POLL;
 use crate::storage::{Event, EventType, Revision, Watch};
 use async_trait::async_trait;
 use std::future::Future;
@@ -31,6 +32,9 @@ pub(super) struct CacheWatch {
     id: u64,
     /// True once the initial state or replay has been delivered; only the queue is left.
     is_live: bool,
+    /// What the current poll may still spend on selecting initial objects and past changes. Shared by
+    /// `poll_next` and the calls of `try_next` that follow it.
+    steps: usize,
     /// The revision of the bookmark that ends the initial state, until it has been sent.
     initial_end: Option<Revision>,
     start: Revision,
@@ -43,7 +47,7 @@ pub(super) struct CacheWatch {
 enum Pulled {
     Item(WatchItem),
     Nothing,
-    /// The per-poll limit was reached; poll again to continue.
+    /// The steps of this poll were spent; poll again to continue.
     Later,
     Ended,
 }
@@ -89,6 +93,7 @@ impl CacheWatch {
             subscriber,
             id,
             is_live: false,
+            steps: STEPS_PER_POLL,
             initial_end: (has_state && bookmarks).then_some(start),
             start,
             handed_out: start,
@@ -102,8 +107,8 @@ impl CacheWatch {
 
     fn pull(&mut self) -> Pulled {
         if !self.is_live {
-            let (s, cacher) = (&self.subscriber, &self.cacher);
-            let next = s.start.lock().next(&s.scope, |read| read(&cacher.history.lock()));
+            let (s, cacher, steps) = (&self.subscriber, &self.cacher, &mut self.steps);
+            let next = (s.start.lock()).next(&s.scope, steps, |read| read(&cacher.history.lock()));
             match next {
                 Next::Entry(entry) => return Pulled::Item(WatchItem::Initial(entry)),
                 Next::Change((kind, event)) => return Pulled::Item(self.hand_out(kind, event)),
@@ -160,6 +165,7 @@ impl CacheWatch {
 #[async_trait]
 impl Watch for CacheWatch {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchItem>> {
+        self.steps = STEPS_PER_POLL;
         loop {
             match self.pull() {
                 Pulled::Item(item) => return Poll::Ready(Some(item)),

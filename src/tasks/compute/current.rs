@@ -32,7 +32,7 @@ pub(crate) fn current() -> Option<Current> {
 }
 
 /// The same with the memory of the job being polled.
-fn current_with_lease() -> Option<Current> {
+pub(super) fn current_with_lease() -> Option<Current> {
     CURRENT.with_borrow(Clone::clone)
 }
 
@@ -125,6 +125,19 @@ impl Current {
     ) -> Result<T, Error> {
         let pool = self.pool().ok_or(Error::Interrupted)?;
         pool.run_counted(self.flow, self.runnable.clone(), memory, work).await
+    }
+
+    /// As [`run`](Self::run), never refused for the number of jobs.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub(super) async fn run_unlimited<T: Send + 'static>(
+        &self,
+        memory: usize,
+        work: Pin<Box<dyn Future<Output = T> + Send>>,
+    ) -> Result<T, Error> {
+        let pool = self.pool().ok_or(Error::Interrupted)?;
+        pool.run_unlimited(self.flow, self.runnable.clone(), memory, work).await
     }
 
     /// Wraps `inner` so that it is polled on behalf of this flow and request.

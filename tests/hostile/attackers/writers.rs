@@ -4,6 +4,7 @@ mod bodies;
 mod lists;
 mod metadata;
 mod patches;
+mod references;
 mod rights;
 mod specs;
 
@@ -20,6 +21,7 @@ pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     rights::all(cases, scale);
     specs::all(cases, scale);
     patches::all(cases, scale);
+    references::all(cases, scale);
     lists::all(cases, scale);
 }
 

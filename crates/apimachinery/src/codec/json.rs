@@ -28,6 +28,10 @@ use crate::value::Value;
 /// (docs/wire/differences.md).
 pub const MAX_DEPTH: usize = 1_000;
 
+/// Maximum nesting of the server's own documents: a client's object with what the server adds, such as managed
+/// fields, which mirror the object some levels deeper.
+pub(crate) const MAX_OWN_DEPTH: usize = MAX_DEPTH + 200;
+
 /// Why bytes are not a JSON document: Go's message for a syntax error, which clients read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -94,6 +98,14 @@ enum Origin {
 }
 
 impl Origin {
+    #[inline]
+    fn max_depth(self) -> usize {
+        match self {
+            Self::Client => MAX_DEPTH,
+            Self::Server => MAX_OWN_DEPTH,
+        }
+    }
+
     #[inline]
     fn checkpoint(self) {
         match self {

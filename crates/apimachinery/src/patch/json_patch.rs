@@ -7,7 +7,7 @@
 mod explain;
 
 use super::{go_syntax_error, json_type, rejected};
-use crate::codec::json;
+use crate::codec::json::{self, MAX_DEPTH};
 use crate::codec::strict_errors::StrictErrors;
 use crate::interrupt::checkpoint;
 use crate::status::Status;
@@ -43,10 +43,32 @@ impl Spent {
         Some(v.clone())
     }
 
+    /// Checks that the document stays within [`MAX_DEPTH`] with `v` at `path`: copies of an object into itself
+    /// double its depth, and deeper trees overflow the stack of whatever walks them. The walk is charged,
+    /// because each of many operations may move the same large value.
+    fn nest(&mut self, path: &str, v: &Value) -> Option<()> {
+        let above = path.bytes().filter(|b| *b == b'/').count();
+        let mut nodes = 0;
+        let fits = !is_deeper_than(v, MAX_DEPTH.checked_sub(above)?, &mut nodes);
+        self.shift::<Value>(nodes)?;
+        fits.then_some(())
+    }
+
     /// Charges the move of elements of type `T` within a container; `None` beyond the limit.
     fn shift<T>(&mut self, elements: usize) -> Option<()> {
         self.moved = self.moved.saturating_add((elements * size_of::<T>()) as u64);
         (self.moved <= MAX_MOVED).then_some(())
+    }
+}
+
+/// True if containers nest deeper than `levels`. Adds the nodes that it visited to `nodes`.
+fn is_deeper_than(v: &Value, levels: usize, nodes: &mut usize) -> bool {
+    let deeper = |v: &Value, nodes: &mut usize| is_deeper_than(v, levels - 1, nodes);
+    *nodes += 1;
+    match v {
+        Value::Array(items) => levels == 0 || items.iter().any(|v| deeper(v, nodes)),
+        Value::Object(map) => levels == 0 || map.values().any(|v| deeper(v, nodes)),
+        _ => false,
     }
 }
 
@@ -216,6 +238,7 @@ fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
             if path.is_empty() {
                 return matches!(value, Value::Object(_) | Value::Array(_)).then(|| *doc = value);
             }
+            spent.nest(path, &value)?;
             let (parent, key) = parent(doc, path)?;
             set(parent, &key, value, spent)
         }
@@ -226,7 +249,10 @@ fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
         "copy" => {
             let (from, key) = parent(doc, op.get("from")?.as_str()?)?;
             let v = match (&*from, parent_get(from, &key)) {
-                (_, Some(v)) => spent.copy(v)?,
+                (_, Some(v)) => {
+                    spent.nest(path, v)?;
+                    spent.copy(v)?
+                }
                 (Value::Object(_), None) => Value::Null,
                 _ => return None,
             };
@@ -313,6 +339,7 @@ fn insert(m: &mut Map, key: &str, value: Value, spent: &mut Spent) -> Option<()>
 }
 
 fn add(doc: &mut Value, path: &str, value: Value, spent: &mut Spent) -> Option<()> {
+    spent.nest(path, &value)?;
     let (container, key) = parent(doc, path)?;
     match container {
         Value::Object(m) => insert(m, &key, value, spent)?,

@@ -9,6 +9,7 @@ use crate::apimachinery::field::quote;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::storage::Entry;
+use crate::tasks::compute;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,8 +18,12 @@ use std::time::{Duration, Instant};
 const MAX: usize = 3000;
 /// Maximum time to spend on the check.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
-/// Number of pods after which the task yields.
-const YIELD_EVERY: usize = 64;
+/// Stored bytes after which other tasks get their turn. Decoding as many takes about 100 µs.
+const YIELD_EVERY: usize = 16 << 10;
+/// A pod counts for at least this many bytes: the checks of a small one take about as long.
+const SMALLEST_POD: usize = 512;
+/// Estimated memory per byte of a stored pod that is decoded.
+const MEMORY_PER_BYTE: usize = 8;
 
 /// The warning if the pods cannot be listed.
 pub(super) const UNKNOWN: &str = "failed to list pods while checking new PodSecurity enforce level";
@@ -31,20 +36,32 @@ struct ViolationGroup {
 }
 
 /// The state of a check over many pods.
-struct ExistingPodsCheck<'a> {
+struct ExistingPodsCheck {
     enforce: LevelVersion,
-    config: &'a PodSecurityConfig,
     until: Instant,
     most: usize,
     /// Failing pods by reasons.
     found: BTreeMap<String, ViolationGroup>,
     checked: usize,
+    /// Bytes that were decoded since other tasks got their turn.
+    since_yield: usize,
 }
 
-impl ExistingPodsCheck<'_> {
+impl ExistingPodsCheck {
     fn is_over(&self) -> bool {
         // At least one pod is checked, however slow that is.
         self.checked >= self.most || (self.checked > 0 && Instant::now() >= self.until)
+    }
+
+    /// Decodes a pod, after the tasks that wait got their turn if there were many bytes before it.
+    async fn decode(&mut self, entry: &Entry) -> Value {
+        let bytes = entry.json.len().max(SMALLEST_POD);
+        if self.since_yield > 0 && self.since_yield + bytes > YIELD_EVERY {
+            self.since_yield = 0;
+            tokio::task::yield_now().await;
+        }
+        self.since_yield += bytes;
+        entry.decode()
     }
 
     fn check(&mut self, pod: &Value) {
@@ -103,14 +120,19 @@ fn controller(pod: &Value) -> Option<&str> {
 }
 
 /// The warnings for these pods. Pods of one controller are alike, so one pod of each is checked before the
-/// second of any. Checks at most [`MAX`] pods, for about [`TIME_LIMIT`].
+/// second of any. Checks at most [`MAX`] pods, for about [`TIME_LIMIT`], on the compute pool.
 pub(super) async fn warnings(
     namespace: &str,
     enforce: LevelVersion,
     config: &PodSecurityConfig,
-    pods: &[Arc<Entry>],
+    pods: Vec<Arc<Entry>>,
 ) -> Vec<String> {
-    survey(namespace, enforce, config, pods, MAX).await
+    // One pod is decoded at a time.
+    let largest = pods.iter().map(|entry| entry.json.len()).max().unwrap_or(0);
+    let (namespace, config) = (namespace.to_owned(), config.clone());
+    let work = async move { survey(&namespace, enforce, &config, &pods, MAX).await };
+    let done = compute::offload(largest * MEMORY_PER_BYTE, work).await;
+    done.unwrap_or_else(|_| vec![UNKNOWN.to_owned()])
 }
 
 async fn survey(
@@ -122,24 +144,21 @@ async fn survey(
 ) -> Vec<String> {
     let mut survey = ExistingPodsCheck {
         enforce,
-        config,
         until: Instant::now() + TIME_LIMIT,
         most,
         found: BTreeMap::new(),
         checked: 0,
+        since_yield: 0,
     };
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut later: Vec<&Arc<Entry>> = Vec::new();
     let mut exempt = 0;
-    for (i, entry) in pods.iter().enumerate() {
-        if i % YIELD_EVERY == YIELD_EVERY - 1 {
-            tokio::task::yield_now().await;
-        }
+    for entry in pods {
         if survey.is_over() {
             break;
         }
-        let pod = entry.decode();
-        if survey.config.exempts_runtime_class(pod.get("spec")) {
+        let pod = survey.decode(entry).await;
+        if config.exempts_runtime_class(pod.get("spec")) {
             exempt += 1;
             continue;
         }
@@ -151,14 +170,12 @@ async fn survey(
             }
         }
     }
-    for (i, entry) in later.into_iter().enumerate() {
-        if i % YIELD_EVERY == YIELD_EVERY - 1 {
-            tokio::task::yield_now().await;
-        }
+    for entry in later {
         if survey.is_over() {
             break;
         }
-        survey.check(&entry.decode());
+        let pod = survey.decode(entry).await;
+        survey.check(&pod);
     }
     survey.warnings(namespace, pods.len() - exempt)
 }
@@ -230,5 +247,53 @@ mod tests {
             "new PodSecurity enforce level only checked against the first 2 of 3 existing pods"
         );
         assert_eq!(lines[2], "c: host namespaces");
+    }
+
+    /// The number of polls that a survey of these pods takes.
+    fn polls(pods: &[Arc<Entry>]) -> usize {
+        let enforce = LevelVersion {
+            level: Level::Baseline,
+            version: Version::Latest,
+        };
+        let config = PodSecurityConfig::default();
+        let mut survey = std::pin::pin!(survey("n", enforce, &config, pods, MAX));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut polls = 1;
+        while survey.as_mut().poll(&mut context).is_pending() {
+            polls += 1;
+        }
+        polls
+    }
+
+    #[test]
+    fn each_poll_decodes_few_bytes_or_one_pod() {
+        let large = json!({"text": (" ".repeat(YIELD_EVERY))});
+        let pods = |spec: &Value, count: usize| -> Vec<Arc<Entry>> {
+            (0..count)
+                .map(|n| pod(&n.to_string(), &n.to_string(), spec.clone()))
+                .collect()
+        };
+        assert_eq!(polls(&pods(&large, 20)), 20);
+        assert_eq!(polls(&pods(&json!({}), 20)), 1);
+        assert_eq!(polls(&pods(&json!({}), 320)), 10);
+    }
+
+    #[tokio::test]
+    async fn pods_are_checked_on_the_pool() {
+        use crate::tasks::compute::{ComputePool, Config};
+        let metrics = crate::telemetry::Telemetry::new().compute.clone();
+        let config = Config {
+            jobs: 0,
+            ..Config::default()
+        };
+        let pool = ComputePool::start(config, metrics).unwrap();
+        let enforce = LevelVersion {
+            level: Level::Baseline,
+            version: Version::Latest,
+        };
+        let security = PodSecurityConfig::default();
+        let work = super::warnings("n", enforce, &security, vec![pod("a", "1", json!({}))]);
+        // A pool without room shows that it is asked.
+        assert_eq!(pool.within(pool.flow("caller"), work).await, [UNKNOWN]);
     }
 }

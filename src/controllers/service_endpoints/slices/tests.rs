@@ -141,6 +141,26 @@ fn labels_of_the_service_are_copied_when_they_change() {
     assert_eq!(made.update[0].label("mine"), None);
 }
 
+/// With a comparison of each old slice with each new one, this takes minutes.
+#[test]
+fn thousands_of_slices_of_another_family_are_not_reused() {
+    const MANY: usize = 50_000;
+    let slices = |family: &str| -> Vec<Value> { (0..MANY).map(|_| json!({"addressType": family})).collect() };
+    let mut plan = Plan {
+        create: slices("IPv6"),
+        delete: slices("IPv4"),
+        ..Plan::default()
+    };
+    plan.delete
+        .push(json!({"addressType": "IPv6", "metadata": {"name": "old"}}));
+    plan.reuse(|_| true);
+    assert_eq!(
+        (plan.create.len(), plan.update.len(), plan.delete.len()),
+        (MANY - 1, 1, MANY)
+    );
+    assert_eq!(plan.update[0].name(), "old");
+}
+
 #[test]
 fn hints_follow_the_preference() {
     let hints = |slice: &Value| slice.get("endpoints").items()[0].get("hints").clone();

@@ -29,7 +29,7 @@ pub(crate) struct Pod {
     pub(crate) ready: bool,
     /// Since when it is ready or not.
     pub(crate) since: Option<OffsetDateTime>,
-    /// Named ports of containers: name, protocol, number.
+    /// Named ports of containers: name, protocol, number. Sorted; of several with a name, the first one counts.
     pub(crate) ports: Box<[(Str, Str, i64)]>,
 }
 
@@ -62,6 +62,9 @@ impl Pod {
             let number = p.get("containerPort").as_i64().unwrap_or_default();
             (p.str_at(&["name"]).into(), protocol(p), number)
         });
+        let mut ports: Vec<(Str, Str, i64)> = ports.collect();
+        ports.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        ports.dedup_by(|later, first| (&later.0, &later.1) == (&first.0, &first.1));
         Self {
             name: pod.name().into(),
             uid: pod.uid().into(),
@@ -74,14 +77,17 @@ impl Pod {
             deleting: pod.is_being_deleted(),
             ready: conditions::holds(pod, "Ready"),
             since: ready.and_then(|c| time::parse(c.str_at(&["lastTransitionTime"])).ok()),
-            ports: ports.collect(),
+            ports: ports.into(),
         }
     }
 
     /// The number of a port that a Service names.
     pub(super) fn port(&self, name: &str, protocol: &str) -> Option<i64> {
-        let found = self.ports.iter().find(|(n, p, _)| n == name && p == protocol);
-        found.map(|(_, _, number)| *number)
+        // A Pod and a Service may both have thousands of ports.
+        let found = self
+            .ports
+            .binary_search_by(|(n, p, _)| (n.as_str(), p.as_str()).cmp(&(name, protocol)));
+        found.ok().map(|at| self.ports[at].2)
     }
 }
 

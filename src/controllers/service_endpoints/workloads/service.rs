@@ -5,7 +5,7 @@ use super::{Label, labels};
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::time;
-use crate::apimachinery::value::{Str, Value};
+use crate::apimachinery::value::{Map, Str, Value};
 use crate::storage::Entry;
 use ::time::OffsetDateTime;
 use std::sync::LazyLock;
@@ -171,6 +171,15 @@ impl Service {
         Some(ports.iter().filter_map(of).collect())
     }
 
+    /// About what its endpoints cost, in bytes of an encoded object: for each Pod, and whatever the Pods.
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        const POD: usize = 512;
+        const MEMBER: usize = 64;
+        let ports = self.parts.at(&["spec", "ports"]).items().len();
+        let labels = self.labels().as_object().map_or(0, Map::len);
+        (POD + ports * MEMBER, (labels + self.selector.len()) * MEMBER)
+    }
+
     pub(crate) fn has_ports(&self) -> bool {
         !self.parts.at(&["spec", "ports"]).items().is_empty()
     }
@@ -181,7 +190,7 @@ impl Service {
     }
 
     pub(super) fn selects(&self, pod: &Pod) -> bool {
-        let has = |pair: &Label| pod.labels.contains(pair);
+        let has = |pair: &Label| pod.labels.binary_search(pair).is_ok();
         !self.selector.is_empty() && self.selector.iter().all(has)
     }
 }
@@ -224,5 +233,26 @@ mod tests {
         assert_eq!(families(json!({"ipFamilies": ["IPv6", "IPv4"]})), [true, false]);
         assert_eq!(families(json!({"clusterIP": "fd00::1"})), [true]);
         assert_eq!(families(json!({"clusterIP": "None"})), [false, true]);
+    }
+
+    /// With a comparison of each with each other one, this takes minutes.
+    #[test]
+    fn many_ports_and_labels_are_found_without_comparing_all() {
+        const MANY: usize = 50_000;
+        let labels: Map = (0..MANY).map(|n| (format!("l{n}"), Value::from("v"))).collect();
+        let labels = Value::Object(labels);
+        let named = |n: usize| json!({"name": (format!("p{n}")), "containerPort": 1, "protocol": "TCP"});
+        let asked = |n: usize| json!({"name": (n.to_string()), "port": 1, "targetPort": (format!("p{n}"))});
+        let (ports, wanted): (Vec<Value>, Vec<Value>) = (0..MANY).map(|n| (named(n), asked(n))).unzip();
+        let pod = json!({"metadata": {"labels": (labels.clone())}, "spec": {"containers": [{"ports": (ports)}]}});
+        let pod = Pod::from_value(&pod);
+        let service = json!({"spec": {"clusterIP": "10.0.0.1", "selector": (labels), "ports": (wanted)}});
+        let service = Service::from_value(service);
+        assert!(service.selects(&pod));
+        assert_eq!(service.ports_of(&pod).map(|all| all.len()), Some(MANY));
+        assert!(
+            service.sizes().0 > crate::controllers::sized::LARGE,
+            "one Pod is already large"
+        );
     }
 }

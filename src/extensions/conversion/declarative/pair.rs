@@ -11,6 +11,8 @@
 use super::path::{Items, Keys, node};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Str, Value};
+use crate::interrupt::checkpoint;
+use std::collections::{HashMap, HashSet};
 
 /// The versions of a pair and what differs between them.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub(super) struct Pair {
 #[derive(Debug)]
 struct Around {
     keys: Keys,
+    /// The keys as annotations name them.
+    path: String,
     /// Whether each version has it.
     exists: [bool; 2],
 }
@@ -49,8 +53,8 @@ pub(super) struct Side {
 pub(super) struct Move {
     /// Where it is in each version.
     pub paths: [Keys; 2],
-    /// Values with another name.
-    pub values: Vec<(Str, Str)>,
+    /// Values with another name, by the name that each version has for them: every item may have one.
+    names: [HashMap<Str, Str>; 2],
 }
 
 /// Renamed fields of items.
@@ -74,6 +78,7 @@ pub(super) struct Only {
 #[derive(Default)]
 struct Preserved {
     fields: Map,
+    /// Paths of objects. In an annotation that a user has written these may be any values, and many.
     objects: Vec<Value>,
 }
 
@@ -88,22 +93,40 @@ impl Side {
 }
 
 impl Move {
+    /// A move between these paths, with the names that both versions have for some values. Of values with equal
+    /// names the first one counts.
+    pub(crate) fn new(paths: [Keys; 2], values: Vec<(Str, Str)>) -> Self {
+        let mut names = [HashMap::new(), HashMap::new()];
+        for (from, to) in values {
+            names[0].entry(from.clone()).or_insert(to.clone());
+            names[1].entry(to).or_insert(from);
+        }
+        Self { paths, names }
+    }
+
+    /// The values of the first version that have another name in the second.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Str> {
+        self.names[0].keys()
+    }
+
     /// The value as the other side names it.
     pub(crate) fn renamed(&self, value: Value, forward: bool) -> Value {
-        let Some(text) = value.as_str() else { return value };
-        let mut values = self.values.iter();
-        let other = values.find_map(|(a, b)| match forward {
-            true => (a == text).then_some(b),
-            false => (b == text).then_some(a),
-        });
-        other.map_or_else(|| value.clone(), |other| Value::String(other.clone()))
+        let names = &self.names[ends(forward).0];
+        match value.as_str().and_then(|text| names.get(text)) {
+            Some(other) => Value::String(other.clone()),
+            None => value,
+        }
     }
 }
 
 /// Moves fields within `v`: all are taken before any is put, so that they can be swapped.
 fn shift(moves: &[Move], v: &mut Value, forward: bool) {
     let (from, to) = ends(forward);
-    let taken: Vec<_> = moves.iter().map(|m| m.paths[from].take_with_parents(v)).collect();
+    let take = |m: &Move| {
+        checkpoint();
+        m.paths[from].take_with_parents(v)
+    };
+    let taken: Vec<_> = moves.iter().map(take).collect();
     for (m, value) in moves.iter().zip(taken) {
         if let Some(value) = value {
             m.paths[to].put(v, m.renamed(value, forward));
@@ -138,6 +161,7 @@ impl Pair {
         around.dedup();
         let around = around.into_iter().map(|keys| Around {
             exists: schemas.map(|schema| node(schema, &keys).is_some()),
+            path: keys.to_string(),
             keys,
         });
         self.around = around.collect();
@@ -164,7 +188,7 @@ impl Pair {
             let mut back = object.clone();
             self.apply(&mut back, !forward, &Preserved::default());
             let lost = had.into_iter().filter(|a| !is_object(&a.keys, &back));
-            preserved.objects = lost.map(|a| Value::from(a.keys.to_string())).collect();
+            preserved.objects = lost.map(|a| Value::from(a.path.as_str())).collect();
         }
         write_preserved(object, &self.sides[from].key, preserved);
     }
@@ -173,6 +197,7 @@ impl Pair {
         let (from, to) = ends(forward);
         let mut preserved = Preserved::default();
         for only in &self.sides[from].only {
+            checkpoint();
             match only.path.take(object) {
                 Some(value) if Some(&value) != only.default.as_ref() => {
                     preserved.fields.insert(only.path.to_string(), value);
@@ -187,16 +212,21 @@ impl Pair {
         if !forward {
             self.rename(object, forward);
         }
-        for Around { keys, .. } in self.around.iter().filter(|_| !given.objects.is_empty()) {
-            let wanted = given
-                .objects
-                .iter()
-                .any(|path| path.as_str() == Some(&keys.to_string()));
-            if wanted && keys.get(object).is_none() {
+        let wanted: HashSet<&str> = given
+            .objects
+            .iter()
+            .filter_map(|path| {
+                checkpoint();
+                path.as_str()
+            })
+            .collect();
+        for Around { keys, path, .. } in &self.around {
+            if wanted.contains(path.as_str()) && keys.get(object).is_none() {
                 keys.put(object, Value::object());
             }
         }
         for only in &self.sides[to].only {
+            checkpoint();
             let value = given.fields.get(&only.path.to_string()).or(only.default.as_ref());
             let around = only.path.parent();
             if let Some(value) = value
@@ -259,4 +289,63 @@ fn write_preserved(object: &mut Value, key: &str, preserved: Preserved) {
     }
     let text = String::from_utf8(json::to_vec(&value)).expect("JSON is UTF-8");
     object.set(&["metadata", "annotations", key], text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extensions::conversion::declarative::rules;
+    use crate::interrupt::{self, Limit};
+    use crate::json;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    /// Counts how often the clock would be read.
+    struct Looks(Rc<Cell<usize>>);
+
+    impl Limit for Looks {
+        fn is_exceeded(&self) -> bool {
+            self.0.set(self.0.get() + 1);
+            false
+        }
+    }
+
+    fn looks(work: impl FnOnce()) -> usize {
+        let count = Rc::new(Cell::new(0));
+        interrupt::run(Rc::new(Looks(count.clone())), work).unwrap();
+        count.get()
+    }
+
+    fn pair(rules: Value) -> Pair {
+        let document = json!([{"from": "a", "to": "b", "rules": rules}]);
+        let mut pair = rules::pairs(&document).unwrap().remove(0);
+        pair.complete([&Value::Null, &Value::Null]);
+        pair
+    }
+
+    #[test]
+    fn objects_that_an_annotation_names_are_read_once_whatever_the_number_of_rules() {
+        let moves = (0..100).map(|i| json!({"move": {"from": format!(".a{i}.x"), "to": format!(".b{i}.x")}}));
+        let pair = pair(moves.collect::<Vec<_>>().into());
+        const NAMED: usize = 50_000;
+        let mut objects: Vec<Value> = (0..NAMED).map(|i| Value::from(format!(".other{i}"))).collect();
+        objects.push(".b7".into());
+        let fields = Map::new();
+        let given = Preserved { fields, objects };
+        let mut object = json!({});
+        let looks = looks(|| drop(pair.apply(&mut object, true, &given)));
+        assert_eq!(object, json!({"b7": {}}));
+        assert!((NAMED / 256..NAMED / 64).contains(&looks), "{looks}");
+    }
+
+    #[test]
+    fn of_values_with_equal_names_the_first_counts() {
+        let values = [("a", "x"), ("b", "x"), ("c", "y")].map(|(a, b)| (Str::new(a), Str::new(b)));
+        let keys = || Keys(vec![Str::new("f")]);
+        let renames = Move::new([keys(), keys()], values.to_vec());
+        for (from, to, forward) in [("b", "x", true), ("x", "a", false), ("y", "c", false), ("q", "q", true)] {
+            assert_eq!(renames.renamed(from.into(), forward), Value::from(to));
+        }
+        assert_eq!(renames.renamed(json!(1), true), json!(1));
+    }
 }

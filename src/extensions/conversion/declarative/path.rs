@@ -14,9 +14,14 @@ pub(super) struct Items(pub Vec<Keys>);
 /// Keys that the rules of a version do not reach.
 const RESERVED: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
+/// Most keys of a path. For each key, a pair knows all keys around it.
+const MAX_KEYS: usize = 64;
+
 /// Why a path is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InvalidPath {
+    #[error("must have at most {MAX_KEYS} keys")]
+    TooDeep,
     #[error("{0:?} is no path: it must have the form .a.b or .a[*].b")]
     Form(String),
     #[error("{0:?} is no path: apiVersion, kind and metadata are the same in all versions")]
@@ -25,6 +30,9 @@ pub(crate) enum InvalidPath {
 
 /// Parses a path into the way to its items, which is empty without `[*]`, and the keys below.
 pub(super) fn parse(text: &str) -> Result<(Items, Keys), InvalidPath> {
+    if text.matches('.').count() > MAX_KEYS {
+        return Err(InvalidPath::TooDeep);
+    }
     let mut parts = text.split("[*]").map(Keys::parse).collect::<Option<Vec<_>>>();
     let Some(last) = parts.as_mut().and_then(Vec::pop) else {
         return Err(InvalidPath::Form(text.to_owned()));
@@ -130,5 +138,20 @@ impl fmt::Display for Keys {
 impl fmt::Display for Items {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|keys| write!(f, "{keys}[*]"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_have_a_limited_number_of_keys() {
+        assert!(parse(&".a".repeat(MAX_KEYS)).is_ok());
+        assert!(matches!(parse(&".a".repeat(MAX_KEYS + 1)), Err(InvalidPath::TooDeep)));
+        assert!(matches!(
+            parse(&".a[*]".repeat(MAX_KEYS + 1)),
+            Err(InvalidPath::TooDeep)
+        ));
     }
 }

@@ -250,17 +250,19 @@ fn drop_if_empty(root: &mut Value, keys: &Keys) {
 
 /// Renames the values in a field's schema.
 fn rename_values(m: &Move, field: &mut Value) -> Result<(), Reason> {
-    if m.values.is_empty() {
+    if m.values().next().is_none() {
         return Ok(());
     }
     let allowed = field.get("enum").items().to_vec();
-    let renamed: Vec<Value> = allowed.iter().map(|v| m.renamed(v.clone(), true)).collect();
-    let back: Vec<Value> = renamed.iter().map(|v| m.renamed(v.clone(), false)).collect();
-    let missing = m
-        .values
-        .iter()
-        .find(|(a, _)| !allowed.contains(&Value::String(a.clone())));
-    if let Some((a, _)) = missing {
+    let rename = |v: &Value, forward: bool| {
+        checkpoint();
+        m.renamed(v.clone(), forward)
+    };
+    let renamed: Vec<Value> = allowed.iter().map(|v| rename(v, true)).collect();
+    let back: Vec<Value> = renamed.iter().map(|v| rename(v, false)).collect();
+    let texts: HashSet<&str> = allowed.iter().filter_map(Value::as_str).collect();
+    // The first in the order of the rule's map.
+    if let Some(a) = m.values().filter(|a| !texts.contains(a.as_str())).min() {
         return Err(Reason(format!("{a:?} is not in its enum")));
     }
     if back != allowed {

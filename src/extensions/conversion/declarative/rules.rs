@@ -94,10 +94,7 @@ fn moved(pair: &mut Pair, body: &Value) -> Result<(), Error> {
         Some(b) => Ok((a.into(), b.into())),
         None => Err(Error::Values),
     });
-    let one = Move {
-        paths: [from, to],
-        values: values.collect::<Result<_, _>>()?,
-    };
+    let one = Move::new([from, to], values.collect::<Result<_, _>>()?);
     if from_items != to_items {
         return Err(Error::DifferentItems);
     }

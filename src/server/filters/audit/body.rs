@@ -1,9 +1,11 @@
 //! Recording of streamed response bodies: the end of the body is an event, which may include the response
 //! object.
 
+use super::decoding;
 use super::record::{Record, now};
 use crate::audit::event::ResponseStatus;
-use crate::audit::{Stage, response};
+use crate::audit::response::CopiedBytes;
+use crate::audit::{PendingWrites, Stage, response};
 use crate::request::body::BoxError;
 use crate::request::{Body, FromBackend, Response};
 use crate::telemetry::request_parts::{Part, RequestParts};
@@ -24,6 +26,7 @@ pub(super) fn record(response: Response, record: Arc<Record>, status: ResponseSt
     let copy = (worth && response::is_object(response.headers())).then(|| Copy {
         headers: response.headers().clone(),
         bytes: Vec::new(),
+        charged: record.audit().response_limits().copy(),
         too_large: false,
     });
     let stopwatch = (own && !record.is_long_running()).then(|| Stopwatch::start(record.trail.parts()));
@@ -40,6 +43,8 @@ pub(super) fn record(response: Response, record: Arc<Record>, status: ResponseSt
 struct Copy {
     headers: HeaderMap,
     bytes: Vec<u8>,
+    /// What `bytes` takes of the limit on all copies.
+    charged: CopiedBytes,
     too_large: bool,
 }
 
@@ -89,17 +94,38 @@ struct Last {
 }
 
 impl Last {
-    fn submit(self) -> crate::audit::PendingWrites {
-        let trail = &self.record.trail;
-        let object = self.copy.and_then(|copy| {
-            if copy.too_large {
-                trail.annotate("audit.k8s.io/truncated", "true");
-                return None;
-            }
-            response::decode(&copy.headers, &copy.bytes)
-        });
-        let object = object.map(|o| trail.encoded(&o));
+    /// Whether submitting the event would block a reactor for too long.
+    fn is_costly(&self) -> bool {
+        let is_costly = |copy: &Copy| decoding::is_costly(&copy.headers, copy.bytes.len());
+        self.copy.as_ref().is_some_and(is_costly)
+    }
+
+    fn submit(mut self) -> PendingWrites {
+        let copy = self.take_copy();
+        let object = copy.and_then(|copy| decoding::object(&self.record, &copy.headers, &copy.bytes));
         self.record.submit(Stage::ResponseComplete, Some(self.status), object)
+    }
+
+    /// [`submit`](Self::submit) for a [costly](Self::is_costly) one.
+    async fn decode_and_submit(mut self) -> PendingWrites {
+        let object = match self.take_copy() {
+            None => None,
+            Some(copy) => {
+                let length = copy.bytes.len();
+                let read = move |record: &Record| decoding::object(record, &copy.headers, &copy.bytes);
+                decoding::decoded(&self.record, length, read).await.flatten()
+            }
+        };
+        self.record.submit(Stage::ResponseComplete, Some(self.status), object)
+    }
+
+    fn take_copy(&mut self) -> Option<Copy> {
+        let copy = self.copy.take()?;
+        if copy.too_large {
+            self.record.trail.annotate("audit.k8s.io/truncated", "true");
+            return None;
+        }
+        Some(copy)
     }
 }
 
@@ -134,6 +160,11 @@ impl http_body::Body for Recorded {
             let Some(last) = self.last.take() else {
                 return Poll::Ready(error.map(Err));
             };
+            if last.is_costly() {
+                let stored = async move { last.decode_and_submit().await.wait().await };
+                self.storing = Some((Box::pin(stored), error));
+                return self.poll_frame(cx);
+            }
             let pending = last.submit();
             if pending.is_empty() {
                 return Poll::Ready(error.map(Err));
@@ -158,9 +189,13 @@ impl http_body::Body for Recorded {
 
 impl Copy {
     fn add(&mut self, data: &[u8]) {
-        if self.too_large || self.bytes.len() + data.len() > response::MAX_BYTES {
+        if self.too_large
+            || self.bytes.len() + data.len() > response::MAX_BYTES
+            || !self.charged.grow_to(self.bytes.len() + data.len())
+        {
             self.too_large = true;
             self.bytes = Vec::new();
+            self.charged.release();
         } else {
             self.bytes.extend_from_slice(data);
         }
@@ -172,7 +207,14 @@ impl Drop for Recorded {
         // The client disconnected, or the transport stopped at the announced length without polling for the
         // end.
         if let Some(last) = self.last.take() {
-            drop(last.submit());
+            if last.is_costly() {
+                let record = last.record.clone();
+                record
+                    .audit()
+                    .defer(async move { drop(last.decode_and_submit().await) });
+            } else {
+                drop(last.submit());
+            }
         }
     }
 }

@@ -119,6 +119,10 @@ impl Record {
         }
     }
 
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
     pub(crate) fn is_long_running(&self) -> bool {
         self.subject.info.is_long_running()
     }

@@ -24,19 +24,15 @@ async fn stalled_watcher_is_ended_after_a_gapless_queue() {
 #[test]
 fn full_queue_read_in_time_does_not_end_the_watch() {
     let mut feed = Feed::new(Bounds::default());
-    let everything = Scope {
-        prefix: "".into(),
-        single: false,
-        predicate: Predicate(None),
-    };
+    let everything = Scope::new("", false, Predicate(None));
     let subscriber = Arc::new(Subscriber::new(everything, Revision(0), 2));
     let mut hub = Hub::default();
     hub.add(subscriber.clone());
-    let start = Instant::now();
+    let (start, mut terminated) = (Instant::now(), 0);
     let mut offer = |hub: &mut Hub, after: Duration| {
         let event = feed.put("ns/a");
-        hub.dispatch(&[event], start + after, 0);
-        hub.terminated
+        terminated += hub::offer(hub.concerned(std::slice::from_ref(&event)), &[event], start + after, 0).1;
+        terminated
     };
     let (soon, late) = (hub::FULL_QUEUE_GRACE / 2, hub::FULL_QUEUE_GRACE * 2);
     for _ in 0..3 {
@@ -177,7 +173,7 @@ async fn initial_state_is_read_in_batches() {
     };
     let mut watch = cacher.subscribe(options, None).expect("serving").expect("watched");
     let mut seen = 0;
-    while let Some(WatchItem::Initial(e)) = watch.try_next() {
+    while let Some(Some(WatchItem::Initial(e))) = futures_util::FutureExt::now_or_never(watch.next()) {
         seen += 1;
         assert_eq!(e.revision, Revision(seen), "in order, without duplicates or gaps");
         assert!(watch.held().0 <= 64, "{:?} are buffered at once", watch.held());

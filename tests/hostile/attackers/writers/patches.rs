@@ -54,6 +54,29 @@ fn json_patches(cases: &mut Cases, scale: &Scale) {
         }),
     );
     with(
+        "copies into themselves that double the depth",
+        small(),
+        Box::new(|| {
+            let deep = format!("{}{{}}{}", r#"{"a":"#.repeat(800), "}".repeat(800));
+            let first = format!(r#"{{"op":"add","path":"/x","value":{deep}}},"#);
+            let more = joined(6, |i| {
+                let path = "/a".repeat((800 << i) + i);
+                format!(r#"{{"op":"copy","from":"/x","path":"/x{path}/a"}}"#)
+            });
+            format!("{first}{more}")
+        }),
+    );
+    with(
+        "100 copies of a list of 1,000 strings, in 7 KB",
+        small(),
+        Box::new(|| {
+            let list = vec!["0"; 1_000].join(",");
+            let first = format!(r#"{{"op":"add","path":"/y","value":[{list}]}},"#);
+            let more = joined(100, |i| format!(r#"{{"op":"copy","from":"/y","path":"/x{i}"}}"#));
+            format!("{first}{more}")
+        }),
+    );
+    with(
         "9,000 copies of a string of 100 KB",
         format!(r#""data":{{"k":"{}"}}"#, "s".repeat(100_000)),
         Box::new(move || {

@@ -2,7 +2,7 @@
 //! numbers. It builds the tree through serde_json.
 
 use super::sizes::Sizes;
-use super::{DecodeNotes, Error, MAX_DEPTH, Origin};
+use super::{DecodeNotes, Error, Origin};
 use crate::codec::go_syntax;
 use crate::codec::strict_errors::StrictErrors;
 use crate::value::{Map, Str, Value};
@@ -166,7 +166,7 @@ struct Seed<'a> {
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
     fn deserialize<D: de::Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
-        if self.depth > MAX_DEPTH {
+        if self.depth > self.cx.origin.max_depth() {
             return Err(de::Error::custom("exceeded max depth"));
         }
         d.deserialize_any(self)

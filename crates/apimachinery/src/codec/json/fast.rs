@@ -4,9 +4,9 @@
 //! [`decode`] returns `None` for anything else, including malformed text. The caller then starts over with
 //! the serde_json decoder, which handles the rest and produces the error messages.
 
+use super::Origin;
 use super::projection::{splat, zero_bytes};
 use super::sizes::Sizes;
-use super::{MAX_DEPTH, Origin};
 use crate::value::{Map, Str, Value, sort_pairs};
 
 /// Decodes a text; `None` if it is outside the subset or malformed.
@@ -94,7 +94,7 @@ impl Reader<'_> {
     }
 
     fn object(&mut self, depth: usize) -> Option<Map> {
-        if depth >= MAX_DEPTH {
+        if depth >= self.origin.max_depth() {
             return None;
         }
         self.at += 1;
@@ -142,7 +142,7 @@ impl Reader<'_> {
     }
 
     fn array(&mut self, depth: usize) -> Option<Vec<Value>> {
-        if depth >= MAX_DEPTH {
+        if depth >= self.origin.max_depth() {
             return None;
         }
         self.at += 1;

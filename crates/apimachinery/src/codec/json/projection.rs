@@ -4,7 +4,7 @@
 //! tokens, UTF-8 strings. It is not validated; on anything unexpected, functions return
 //! [`UnexpectedEncoding`] and the caller decodes the whole document.
 
-use super::{MAX_DEPTH, decode};
+use super::{MAX_OWN_DEPTH, decode};
 use crate::value::{Map, Str, Value};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -289,7 +289,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn value(&mut self, mask: &Mask, depth: usize) -> Result<Value, UnexpectedEncoding> {
-        if depth > MAX_DEPTH {
+        if depth > MAX_OWN_DEPTH {
             return Err(UnexpectedEncoding);
         }
         let from = self.at;

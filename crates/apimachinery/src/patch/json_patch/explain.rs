@@ -4,6 +4,9 @@
 use super::{index, parent_get, unescape};
 use crate::value::{Map, Value};
 
+/// A limit of ours, which upstream's library does not have.
+const TOO_MUCH: &str = "the patch moves, copies or nests too much";
+
 /// Why `op` did not apply to `doc`.
 pub(super) fn failure(doc: &Value, op: &Map) -> String {
     let kind = op.str("op");
@@ -81,6 +84,10 @@ fn get<'a>((container, key): Position<'a>) -> Option<&'a Value> {
 fn access((container, key): Position<'_>, inserting: bool) -> String {
     let key = unescape(key);
     let Value::Array(items) = container else {
+        // Nothing else prevents the insertion of a member.
+        if inserting {
+            return TOO_MUCH.to_owned();
+        }
         return format!("Unable to remove nonexistent key: {key}: missing value");
     };
     match key.parse::<i64>() {
@@ -88,9 +95,7 @@ fn access((container, key): Position<'_>, inserting: bool) -> String {
             format!("value was not a proper array index: '{key}': strconv.Atoi: parsing {key:?}: invalid syntax")
         }
         Err(_) => format!("strconv.Atoi: parsing {key:?}: invalid syntax"),
-        Ok(_) if index(&key, items.len() + usize::from(inserting)).is_some() => {
-            "the patch moves or copies too much".to_owned()
-        }
+        Ok(_) if index(&key, items.len() + usize::from(inserting)).is_some() => TOO_MUCH.to_owned(),
         Ok(i) => format!("Unable to access invalid index: {i}: invalid index referenced"),
     }
 }

@@ -138,6 +138,44 @@ fn exponential_copies_are_rejected() {
     assert_eq!(patch(json!({"a": {"x": 1}}), Value::from(ops)), None);
 }
 
+#[test]
+fn copies_and_moves_do_not_nest_deeper_than_documents() {
+    let nested = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"a": inner}));
+    let to_the_innermost = |levels: usize| format!("/x{}", "/a".repeat(levels));
+    let (mut ops, mut levels) = (Vec::new(), 400);
+    while levels < 100_000 {
+        ops.push(json!({"op": "copy", "from": "/x", "path": to_the_innermost(levels + 1)}));
+        levels = 2 * levels + 1;
+    }
+    let doc = || json!({"x": nested(400)});
+    assert!(patch(doc(), Value::from(ops[..1].to_vec())).is_some());
+    assert_eq!(patch(doc(), Value::from(ops)), None);
+    // Moves, additions and replacements are limited in the same way.
+    let two = || json!({"x": nested(600), "y": nested(600)});
+    let path = to_the_innermost(601);
+    for op in [
+        json!({"op": "move", "from": "/y", "path": path}),
+        json!({"op": "add", "path": path, "value": nested(600)}),
+        json!({"op": "replace", "path": path, "value": nested(600)}),
+    ] {
+        assert_eq!(patch(two(), json!([op])), None);
+    }
+    let shallow = json!([{"op": "move", "from": "/y", "path": "/x/b"}]);
+    assert!(patch(two(), shallow).is_some());
+}
+
+#[test]
+fn moving_a_large_value_is_charged() {
+    let op = || match json!({"op": "move", "from": "/a", "path": "/b"}) {
+        Value::Object(op) => op,
+        _ => unreachable!("an object"),
+    };
+    let mut doc = json!({"a": Value::from((0..100i64).collect::<Vec<_>>())});
+    let mut spent = Spent::default();
+    assert!(one(&mut doc, op(), &mut spent).is_some());
+    assert!(spent.moved > 100 * size_of::<Value>() as u64, "{}", spent.moved);
+}
+
 proptest! {
     #[test]
     fn add_then_remove_restores_the_document(n in 0usize..6, at in 0usize..6, v in any::<i64>()) {

@@ -1,0 +1,115 @@
+//! [`SharedGraph`]: the graph behind a lock. Reactors wait for it, so that it is held for short times only.
+
+use super::graph::{Graph, Item};
+use crate::client::Change;
+use crate::controllers::objects::Tracked;
+use crate::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// References that are applied while the lock is held: about 50 µs.
+const BATCH: usize = 64;
+/// How often a change gives way after a batch, so that a stream of others cannot hold it up.
+const MOST_YIELDS: usize = 1000;
+
+pub(super) struct SharedGraph<K> {
+    graph: Mutex<Graph<K>>,
+    /// The threads that wait for the lock.
+    waiting: AtomicUsize,
+}
+
+impl<K> Default for SharedGraph<K> {
+    fn default() -> Self {
+        Self {
+            graph: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl<K: Clone> SharedGraph<K> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Graph<K>> {
+        if let Some(graph) = self.graph.try_lock() {
+            return graph;
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let graph = self.graph.lock();
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        graph
+    }
+
+    /// Applies a change of one object, and returns the items to examine. The changes of one object must not
+    /// overlap; an informer reports one after the other.
+    pub(super) fn change(&self, resource: &K, change: &Change<'_, Tracked>) -> Vec<Item> {
+        let replaced = self.lock().replace(resource, change.key, change.old, change.new);
+        let mut plan = replaced.plan(change.key);
+        loop {
+            let more = self.lock().apply(&mut plan, BATCH);
+            if !more {
+                return plan.into_items();
+            }
+            self.give_way();
+        }
+    }
+
+    /// Lets the threads that wait take the lock. It is not fair: without this, the thread that returns it
+    /// usually gets it again.
+    fn give_way(&self) {
+        for _ in 0..MOST_YIELDS {
+            if self.waiting.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::objects::OwnerReference;
+    use crate::storage::Revision;
+    use std::sync::Arc;
+
+    #[test]
+    fn others_use_the_graph_while_a_large_change_is_applied() {
+        let graph: SharedGraph<()> = SharedGraph::default();
+        let owner = |n: usize| OwnerReference {
+            uid: format!("{n:06}").into(),
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+            name: "o".into(),
+            controller: None,
+            blocks: None,
+        };
+        let object = Arc::new(Tracked {
+            uid: "u".into(),
+            revision: Revision(1),
+            owners: (0..50_000).map(owner).collect(),
+            deleting: false,
+            orphans: false,
+            foreground: false,
+        });
+        let held = graph.lock();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                graph.change(
+                    &(),
+                    &Change {
+                        key: "x/u",
+                        old: None,
+                        new: Some(&object),
+                    },
+                )
+            });
+            drop(held);
+            // The first owner is linked in the first batch, and the last one in the last.
+            let linked = |n: usize| graph.lock().has_dependents(&format!("{n:06}").into());
+            while !linked(0) {
+                std::thread::yield_now();
+            }
+            assert!(!linked(49_999), "the lock was held for the whole change");
+        });
+        assert!(graph.lock().has_dependents(&"049999".into()));
+        assert_eq!(graph.waiting.load(Ordering::Relaxed), 0);
+    }
+}

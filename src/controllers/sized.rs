@@ -1,0 +1,95 @@
+//! Work on objects that clients wrote. One may have megabytes, so its size decides where the work runs.
+
+use super::loopback::Failure;
+use crate::storage::Entry;
+use crate::tasks::off_thread;
+use std::sync::Arc;
+
+/// Work on fewer bytes takes less than about 200 µs and is done in place.
+pub(crate) const LARGE: usize = 16 << 10;
+
+/// Runs `work` on this many bytes of objects, off the reactor if they are many.
+///
+/// # Errors
+/// The process is ending.
+pub(crate) async fn compute<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    match bytes < LARGE {
+        true => Ok(work()),
+        false => off_thread(bytes, work)
+            .await
+            .ok_or_else(|| Failure::unreadable("the gateway is shutting down")),
+    }
+}
+
+/// The result of `read` for a stored object, which decodes all or parts of it. `None` without an object.
+///
+/// # Errors
+/// The process is ending.
+pub(crate) async fn read<T: Send + 'static>(
+    entry: Option<Arc<Entry>>,
+    read: impl FnOnce(&Entry) -> T + Send + 'static,
+) -> Result<Option<T>, Failure> {
+    let Some(entry) = entry else { return Ok(None) };
+    compute(entry.json.len(), move || read(&entry)).await.map(Some)
+}
+
+/// Splits entries into batches of about a megabyte for [`compute`], each with its size in bytes. An entry counts
+/// for at least [`SMALLEST`] bytes.
+pub(crate) fn batches(entries: &[Arc<Entry>]) -> impl Iterator<Item = (usize, Vec<Arc<Entry>>)> {
+    let mut rest = entries;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let count = rest.iter().take_while(|entry| {
+            let fits = bytes < BATCH;
+            bytes += if fits { size(entry) } else { 0 };
+            fits
+        });
+        let (batch, others) = rest.split_at(count.count());
+        rest = others;
+        (!batch.is_empty()).then(|| (bytes, batch.to_vec()))
+    })
+}
+
+const BATCH: usize = 1 << 20;
+pub(crate) const SMALLEST: usize = 128;
+
+/// About as much as decoding the entry costs, in bytes.
+pub(crate) fn size(entry: &Entry) -> usize {
+    entry.json.len().max(SMALLEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use crate::storage::{Draft, Revision};
+
+    fn entry(bytes: usize) -> Arc<Entry> {
+        let object = json!({"metadata": {"name": "a"}, "data": (" ".repeat(bytes))});
+        Arc::new(Draft::new(&object, Vec::new()).into_entry("x/a", Revision(1)))
+    }
+
+    fn here() -> std::thread::ThreadId {
+        std::thread::current().id()
+    }
+
+    #[tokio::test]
+    async fn large_objects_are_read_on_another_thread() {
+        let thread = |bytes| async move { read(Some(entry(bytes)), |_| here()).await.unwrap() };
+        assert_eq!(thread(100).await, Some(here()));
+        assert_ne!(thread(LARGE).await, Some(here()));
+    }
+
+    #[test]
+    fn batches_are_bounded_by_bytes_and_complete() {
+        let mut entries: Vec<Arc<Entry>> = (0..3).map(|_| entry(3 << 20)).collect();
+        entries.extend((0..9).map(|_| entry(BATCH / 4)));
+        let lengths: Vec<usize> = batches(&entries).map(|(_, batch)| batch.len()).collect();
+        assert_eq!(lengths, [1, 1, 1, 4, 4, 1]);
+        assert!(batches(&entries).all(|(bytes, _)| bytes >= LARGE));
+        assert_eq!(batches(&[]).count(), 0);
+    }
+}
