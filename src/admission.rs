@@ -25,11 +25,11 @@ pub(crate) mod webhook;
 pub(crate) use attributes::{Attributes, Operation};
 pub(crate) use chain::Chain;
 pub(crate) use configuration::Configuration;
-pub(crate) use object_lookup::{Cluster, ObjectLookup, Wanted};
+pub(crate) use object_lookup::{Cluster, ObjectLookup};
 pub(crate) use refusal::forbidden;
 pub(crate) use reinvocation::Reinvocation;
 pub(crate) use timed::{Phases, Timed, TimedSteps};
-pub(crate) use versions::{ServedKind, Versions};
+pub(crate) use versions::{ServedKind, Versions, Wanted};
 
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;

@@ -18,6 +18,7 @@ pub(crate) mod discovery;
 mod election;
 mod events;
 mod expiry;
+mod failure;
 mod finished_jobs;
 mod garbage;
 pub(crate) mod loopback;

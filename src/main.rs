@@ -77,7 +77,11 @@ fn main() -> ExitCode {
     };
     let mut options = match options.complete() {
         Ok(options) => options,
-        Err(error) => return fail(USAGE, &error),
+        Err(error) => {
+            // The provider's state is torn down when the process exits, and aborts it if the thread still uses it.
+            let _ = seeding.join();
+            return fail(USAGE, &error);
+        }
     };
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)

@@ -2,10 +2,9 @@
 //! read from the watch cache, and see every write that this process has acknowledged (`acknowledged`). Only a
 //! write through another process can be missing for as long as its watch event takes, as in an informer.
 
-use super::versions::{ServedKind, Versions};
+use super::versions::{ServedKind, Versions, Wanted};
 use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::gvk::GroupVersionResource;
-use crate::apimachinery::selector::labels::LabelSelector;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::interrupt::checkpoint;
@@ -33,15 +32,6 @@ pub(crate) trait Cluster: Versions {
 /// Reads of other stored objects. Clones share the cluster.
 #[derive(Clone)]
 pub(crate) struct ObjectLookup(Arc<dyn Cluster>);
-
-/// Which objects are looked up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Wanted<'a> {
-    /// The one with this name.
-    Name(&'a str),
-    /// All whose labels match.
-    Labels(&'a LabelSelector),
-}
 
 /// Storage key of an object below its resource's prefix; `namespace` is empty for cluster scope.
 fn key(namespace: &str, name: &str) -> String {

@@ -1,12 +1,22 @@
 //! [`Versions`]: the versions in which a resource is served, and the conversion of the objects of a write
 //! between them. The registry implements it.
 
-use super::{Attributes, Wanted};
+use super::Attributes;
 use crate::apimachinery::apply::OverlayError;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
+use crate::apimachinery::selector::labels::LabelSelector;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
+
+/// Which objects are looked up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted<'a> {
+    /// The one with this name.
+    Name(&'a str),
+    /// All whose labels match.
+    Labels(&'a LabelSelector),
+}
 
 /// A version in which the objects of a resource are served.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! [`Loopback`]: requests of a control loop to the gateway's own filter chain, without a connection, as the
 //! service account that upstream's loop of the same name uses.
 
+pub(crate) use super::failure::Failure;
 use super::sized::{self, LARGE};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::Value;
 use crate::request::percent::encode_path;
 use crate::request::user::{AUTHENTICATED, MASTERS};
 use crate::request::{Body, Handler, RemoteAddr, Request, RequestContext, Response, UserInfo};
-use crate::storage;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::{Method, Uri};
@@ -30,17 +30,6 @@ pub(crate) struct Loopback {
     handler: Arc<dyn Handler>,
     user: Arc<UserInfo>,
     agent: HeaderValue,
-}
-
-/// A response other than success, or one that cannot be read.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{}", .message)]
-pub(crate) struct Failure {
-    /// HTTP status code; 0 if the response could not be read.
-    pub code: u16,
-    /// The Status' message.
-    pub message: String,
-    reasons: Vec<String>,
 }
 
 /// The path of a resource's objects, or of one object, or of a subresource.
@@ -104,47 +93,6 @@ impl fmt::Display for Path<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// A read that failed.
-impl From<storage::Error> for Failure {
-    fn from(e: storage::Error) -> Self {
-        Self::unreadable(format!("{e:?}"))
-    }
-}
-
-impl Failure {
-    /// A response that cannot be read, or a read that failed.
-    pub(crate) fn unreadable(message: impl fmt::Display) -> Self {
-        Self {
-            code: 0,
-            message: message.to_string(),
-            reasons: Vec::new(),
-        }
-    }
-
-    /// The verb is not supported; not sent.
-    pub(crate) fn unsupported() -> Self {
-        Self {
-            code: 405,
-            ..Self::unreadable("the server does not allow this method on the requested resource")
-        }
-    }
-
-    fn of(code: u16, status: &Value) -> Self {
-        let causes = status.at(&["details", "causes"]).items().iter();
-        let reasons = [status].into_iter().chain(causes).map(|v| v.str_at(&["reason"]));
-        Self {
-            code,
-            message: status.str_at(&["message"]).to_owned(),
-            reasons: reasons.map(str::to_owned).collect(),
-        }
-    }
-
-    /// Whether the Status or one of its causes has this reason.
-    pub(crate) fn has_reason(&self, reason: &str) -> bool {
-        self.reasons.iter().any(|r| r == reason)
     }
 }
 

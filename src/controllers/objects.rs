@@ -139,6 +139,25 @@ impl Objects {
     }
 }
 
+#[cfg(test)]
+impl Objects {
+    /// Knows one resource, whose objects have not been read.
+    pub(crate) fn unread(resource: Resource, storage: Arc<dyn Storage>) -> Self {
+        let key = (resource.group.clone(), resource.kind.clone());
+        let followed = Followed {
+            resource: Arc::new(resource),
+            objects: Informer::new(storage.clone(), Tracked::from_entry).0,
+            storage,
+            custom: false,
+            stop: Signal::new("followed resource"),
+        };
+        Self {
+            followed: ArcSwap::from_pointee(HashMap::from([(key, Arc::new(followed))])),
+            ..Self::default()
+        }
+    }
+}
+
 /// Reports the objects of a resource as deleted.
 fn report_gone(of: &Followed, observers: &[Observer]) {
     for (key, object) in of.objects.snapshot().iter() {

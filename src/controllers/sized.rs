@@ -1,6 +1,6 @@
 //! Work on objects that clients wrote. One may have megabytes, so its size decides where the work runs.
 
-use super::loopback::Failure;
+use super::failure::Failure;
 use crate::storage::Entry;
 use crate::tasks::off_thread;
 use std::sync::Arc;

@@ -166,20 +166,6 @@ impl<'s> Compiler<'s> {
 fn default(value: &Value) -> Default {
     Default {
         value: value.clone(),
-        size: size(value),
+        size: limits::size(value),
     }
-}
-
-/// About the memory of a value in bytes.
-pub(super) fn size(value: &Value) -> usize {
-    /// A node with its place in the parent, and its key.
-    const NODE: usize = 64;
-    checkpoint();
-    let below = match value {
-        Value::String(s) => s.len(),
-        Value::Array(items) => items.iter().map(size).sum(),
-        Value::Object(m) => m.iter().map(|(key, v)| key.len() + size(v)).sum(),
-        _ => 0,
-    };
-    NODE + below
 }

@@ -1,7 +1,7 @@
 //! `enum`: the values that are allowed, found by their hash, and the text that names them in errors. Both
 //! depend on the schema alone, which may have a megabyte of them, and so take no time for each value.
 
-use super::compile::size;
+use super::limits::size;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::Quoted;
 use crate::apimachinery::value::Value;

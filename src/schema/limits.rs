@@ -16,6 +16,20 @@ pub(super) const MAX_STEPS: u64 = 5_000_000;
 /// is invalid.
 pub(super) const MAX_DEFAULTS: usize = 1 << 20;
 
+/// About the memory of a value in bytes.
+pub(super) fn size(value: &Value) -> usize {
+    /// A node with its place in the parent, and its key.
+    const NODE: usize = 64;
+    checkpoint();
+    let below = match value {
+        Value::String(s) => s.len(),
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(m) => m.iter().map(|(key, v)| key.len() + size(v)).sum(),
+        _ => 0,
+    };
+    NODE + below
+}
+
 /// Checks the depth of a schema and the number of schemas nested in logical junctors.
 pub(super) fn check(schema: &Value) -> Result<(), CompileError> {
     walk(schema, 0).map(drop)

@@ -6,14 +6,15 @@
 
 use super::budget::Budget;
 use super::encoding_cache::{Cacheable, CachedValue, EncodingKey, Slot};
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-/// The cached encodings of one entry or event.
+/// The cached encodings of one entry or event. Every object in memory has one, so it is a single pointer, which is set once.
 #[derive(Default)]
-pub struct CachedEncodings(OnceLock<Arc<Slot>>);
+pub struct CachedEncodings(ArcSwapOption<Slot>);
 
 /// Panic message: one key was used for two types of value.
 const ONE_TYPE: &str = "a key has one type of value";
@@ -40,12 +41,12 @@ impl CachedEncodings {
 
     /// Returns the cached entry or event, if there is one.
     pub(crate) fn cached_object<T: Cacheable>(&self, key: EncodingKey) -> Option<Arc<T>> {
-        self.0.get()?.get(key).map(downcast)
+        self.0.load().as_ref()?.get(key).map(downcast)
     }
 
     /// Drops the cached encodings. They are computed again on demand.
     pub(crate) fn clear(&self) {
-        if let Some(slot) = self.0.get() {
+        if let Some(slot) = self.0.load().as_ref() {
             slot.clear();
         }
     }
@@ -57,7 +58,14 @@ impl CachedEncodings {
         compute: impl FnOnce() -> CachedValue,
     ) -> CachedValue {
         let Some(budget) = budget else { return compute() };
-        let slot = self.0.get_or_init(|| Slot::new(budget.encoding_cache.clone()));
+        let mut slot = self.0.load();
+        if slot.is_none() {
+            // Of several threads that do so at the same time, one succeeds.
+            let new = Slot::new(budget.encoding_cache.clone());
+            self.0.compare_and_swap(&slot, Some(new));
+            slot = self.0.load();
+        }
+        let slot = slot.as_ref().expect("it was set, and is never unset");
         slot.get_or_compute(key, || budget.encodings_limit(), compute)
     }
 }

@@ -266,6 +266,11 @@ impl Event {
         }
     }
 
+    /// The cost of [`seen_by`](Self::seen_by) in steps of some 20 ns.
+    pub(crate) fn steps_to_see(&self, p: &Predicate) -> usize {
+        p.steps(&self.entry) + self.previous.as_ref().map_or(0, |e| p.steps(e))
+    }
+
     /// The event's type for a watcher with this predicate; `None` if the watcher must not see it.
     pub fn seen_by(&self, p: &Predicate) -> Option<EventType> {
         let before = self.previous.as_ref().is_some_and(|e| p.matches(e));

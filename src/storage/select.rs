@@ -4,7 +4,6 @@
 //! reactors. The methods about cost let them stop in time, or move the work to the compute pool.
 
 use super::entry::Entry;
-use super::interface::Event;
 use crate::apimachinery::value::Str;
 use std::sync::Arc;
 
@@ -99,10 +98,5 @@ impl Predicate {
     /// The cost of [`matches`](Self::matches) in steps of some 20 ns.
     pub(crate) fn steps(&self, e: &Entry) -> usize {
         self.0.as_ref().map_or(0, |f| steps(&**f, e))
-    }
-
-    /// The same of [`Event::seen_by`].
-    pub(crate) fn steps_of_event(&self, event: &Event) -> usize {
-        self.steps(&event.entry) + event.previous.as_ref().map_or(0, |e| self.steps(e))
     }
 }

@@ -258,48 +258,4 @@ fn owner_key(namespaced: bool, node: &Node<Arc<Resource>>, reference: &OwnerRefe
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use Standing::{Dangling, Invalid, Solid, Waiting};
-
-    fn object(finalizers: &[&str]) -> Tracked {
-        let finalizers: Vec<Value> = finalizers.iter().map(|f| Value::from(*f)).collect();
-        Tracked::from_value(
-            &json!({"metadata": {"uid": "u", "finalizers": (finalizers)}}),
-            Revision(1),
-        )
-    }
-
-    #[test]
-    fn one_solid_owner_keeps_the_object() {
-        let plain = object(&[]);
-        assert_eq!(verdict(&[Solid, Solid], &plain, false), Verdict::Keep);
-        assert_eq!(verdict(&[Solid, Dangling], &plain, true), Verdict::Release);
-        assert_eq!(verdict(&[Waiting, Solid], &plain, true), Verdict::Release);
-        assert_eq!(verdict(&[Invalid, Dangling], &plain, false), Verdict::Keep);
-        assert_eq!(verdict(&[], &plain, false), Verdict::Keep);
-    }
-
-    #[test]
-    fn the_policy_follows_the_owners_and_the_finalizers() {
-        let cases = [
-            (vec![Dangling], object(&[]), true, "Background"),
-            (vec![Waiting], object(&[]), false, "Background"),
-            (vec![Waiting, Dangling], object(&[]), true, "Foreground"),
-            (
-                vec![Dangling],
-                object(&["orphan", "foregroundDeletion"]),
-                true,
-                "Orphan",
-            ),
-            (vec![Dangling], object(&["foregroundDeletion"]), false, "Foreground"),
-        ];
-        for (standings, object, has_dependents, policy) in cases {
-            assert_eq!(
-                verdict(&standings, &object, has_dependents),
-                Verdict::Delete(policy),
-                "{standings:?}"
-            );
-        }
-    }
-}
+mod tests;

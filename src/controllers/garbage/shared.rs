@@ -40,6 +40,11 @@ impl<K: Clone> SharedGraph<K> {
     /// Applies a change of one object, and returns the items to examine. The changes of one object must not
     /// overlap; an informer reports one after the other.
     pub(super) fn change(&self, resource: &K, change: &Change<'_, Tracked>) -> Vec<Item> {
+        self.change_in_batches(resource, change, || self.give_way())
+    }
+
+    /// Calls `between` after each batch but the last one, without the lock.
+    fn change_in_batches(&self, resource: &K, change: &Change<'_, Tracked>, between: impl Fn()) -> Vec<Item> {
         let replaced = self.lock().replace(resource, change.key, change.old, change.new);
         let mut plan = replaced.plan(change.key);
         loop {
@@ -47,7 +52,7 @@ impl<K: Clone> SharedGraph<K> {
             if !more {
                 return plan.into_items();
             }
-            self.give_way();
+            between();
         }
     }
 
@@ -72,6 +77,7 @@ mod tests {
 
     #[test]
     fn others_use_the_graph_while_a_large_change_is_applied() {
+        const MANY: usize = 10_000;
         let graph: SharedGraph<()> = SharedGraph::default();
         let owner = |n: usize| OwnerReference {
             uid: format!("{n:06}").into(),
@@ -84,32 +90,29 @@ mod tests {
         let object = Arc::new(Tracked {
             uid: "u".into(),
             revision: Revision(1),
-            owners: (0..50_000).map(owner).collect(),
+            owners: (0..MANY).map(owner).collect(),
             deleting: false,
             orphans: false,
             foreground: false,
         });
-        let held = graph.lock();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                graph.change(
-                    &(),
-                    &Change {
-                        key: "x/u",
-                        old: None,
-                        new: Some(&object),
-                    },
-                )
-            });
-            drop(held);
-            // The first owner is linked in the first batch, and the last one in the last.
-            let linked = |n: usize| graph.lock().has_dependents(&format!("{n:06}").into());
-            while !linked(0) {
-                std::thread::yield_now();
-            }
-            assert!(!linked(49_999), "the lock was held for the whole change");
+        let change = Change {
+            key: "x/u",
+            old: None,
+            new: Some(&object),
+        };
+        let linked = |n: usize| {
+            graph
+                .graph
+                .try_lock()
+                .map(|g| g.has_dependents(&format!("{n:06}").into()))
+        };
+        let turns = std::cell::Cell::new(0);
+        graph.change_in_batches(&(), &change, || {
+            turns.set(turns.get() + 1);
+            let batch = turns.get() * BATCH;
+            assert_eq!((linked(batch - 1), linked(batch)), (Some(true), Some(false)));
         });
-        assert!(graph.lock().has_dependents(&"049999".into()));
-        assert_eq!(graph.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(turns.get(), MANY.div_ceil(BATCH) - 1);
+        assert_eq!(linked(MANY - 1), Some(true));
     }
 }

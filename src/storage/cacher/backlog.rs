@@ -219,7 +219,7 @@ impl Replay {
         while *steps > 0
             && let Some(event) = self.batch.pop_front()
         {
-            spend(steps, of.predicate.steps_of_event(&event));
+            spend(steps, event.steps_to_see(&of.predicate));
             if let Some(kind) = event.seen_by(&of.predicate) {
                 return Next::Change((kind, event));
             }

@@ -1,0 +1,163 @@
+use super::*;
+use crate::client::Informer;
+use crate::controllers::events::Recorder;
+use crate::controllers::loopback::Loopback;
+use crate::controllers::namespaces::Namespace;
+use crate::controllers::objects::Objects;
+use crate::request::{Body, Handler, Request, Response};
+use crate::storage::{
+    Budget, Draft, Entry, ListOptions, Listing, Precondition, Storage, Watch, WatchOptions, interface::Error as Refused,
+};
+use crate::tasks::{Backoff, WorkQueue};
+use crate::telemetry::Telemetry;
+use Standing::{Dangling, Invalid, Solid, Waiting};
+use async_trait::async_trait;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+fn object(finalizers: &[&str]) -> Tracked {
+    let finalizers: Vec<Value> = finalizers.iter().map(|f| Value::from(*f)).collect();
+    Tracked::from_value(
+        &json!({"metadata": {"uid": "u", "finalizers": (finalizers)}}),
+        Revision(1),
+    )
+}
+
+#[test]
+fn one_solid_owner_keeps_the_object() {
+    let plain = object(&[]);
+    assert_eq!(verdict(&[Solid, Solid], &plain, false), Verdict::Keep);
+    assert_eq!(verdict(&[Solid, Dangling], &plain, true), Verdict::Release);
+    assert_eq!(verdict(&[Waiting, Solid], &plain, true), Verdict::Release);
+    assert_eq!(verdict(&[Invalid, Dangling], &plain, false), Verdict::Keep);
+    assert_eq!(verdict(&[], &plain, false), Verdict::Keep);
+}
+
+#[test]
+fn the_policy_follows_the_owners_and_the_finalizers() {
+    let cases = [
+        (vec![Dangling], object(&[]), true, "Background"),
+        (vec![Waiting], object(&[]), false, "Background"),
+        (vec![Waiting, Dangling], object(&[]), true, "Foreground"),
+        (
+            vec![Dangling],
+            object(&["orphan", "foregroundDeletion"]),
+            true,
+            "Orphan",
+        ),
+        (vec![Dangling], object(&["foregroundDeletion"]), false, "Foreground"),
+    ];
+    for (standings, object, has_dependents, policy) in cases {
+        assert_eq!(
+            verdict(&standings, &object, has_dependents),
+            Verdict::Delete(policy),
+            "{standings:?}"
+        );
+    }
+}
+
+/// One object, under any key, which counts its reads.
+struct One(Arc<Entry>, AtomicUsize);
+
+#[async_trait]
+impl Storage for One {
+    async fn get(&self, _: &str, _: MinRevision) -> Result<Option<Arc<Entry>>, Refused> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(self.0.clone()))
+    }
+
+    async fn list(&self, _: ListOptions) -> Result<Listing, Refused> {
+        Err(Refused::NotReady(1))
+    }
+
+    async fn watch(&self, _: WatchOptions) -> Result<Box<dyn Watch>, Refused> {
+        Err(Refused::NotReady(1))
+    }
+
+    async fn put(&self, _: &str, _: Precondition, _: Draft, _: Option<u64>) -> Result<Arc<Entry>, Refused> {
+        Err(Refused::NotReady(1))
+    }
+
+    async fn delete(&self, _: &str, _: Revision) -> Result<Arc<Entry>, Refused> {
+        Err(Refused::NotReady(1))
+    }
+
+    fn revision(&self) -> Revision {
+        Revision(1)
+    }
+
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn budget(&self) -> Option<&Arc<Budget>> {
+        None
+    }
+}
+
+/// Answers nothing.
+struct Silent;
+
+#[async_trait]
+impl Handler for Silent {
+    async fn handle(&self, _: Request) -> Response {
+        Response::new(Body::empty())
+    }
+}
+
+fn resource() -> Resource {
+    Resource {
+        group: "".into(),
+        version: "v1".into(),
+        plural: "configmaps".into(),
+        kind: "ConfigMap".into(),
+        namespaced: true,
+    }
+}
+
+fn collector(storage: &Arc<One>) -> Collector {
+    let storage: Arc<dyn Storage> = storage.clone();
+    let handler: Arc<dyn Handler> = Arc::new(Silent);
+    let api = Loopback::service_account(&handler, "generic-garbage-collector");
+    let backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(1));
+    let queue = || WorkQueue::new(backoff, Telemetry::new().queue("q"));
+    Collector {
+        graph: Default::default(),
+        objects: Arc::new(Objects::unread(resource(), storage.clone())),
+        delete: queue(),
+        orphan: queue(),
+        namespaces: Informer::new(storage, Namespace::from_entry).0,
+        events: Recorder::new(&api, "c"),
+        api,
+    }
+}
+
+#[test]
+fn an_owner_is_read_once_whatever_the_number_of_references_and_others_get_their_turn() {
+    const MANY: usize = 1000;
+    let owner = json!({"metadata": {"name": "o", "namespace": "x", "uid": "u0"}});
+    let owner = Draft::new(&owner, Vec::new()).into_entry("x/o", Revision(1));
+    let storage = Arc::new(One(Arc::new(owner), AtomicUsize::new(0)));
+    let collector = collector(&storage);
+    let references: Vec<Value> = (0..MANY)
+        .map(|n| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": (format!("u{n}"))}))
+        .collect();
+    let object = json!({"metadata": {"uid": "d", "ownerReferences": (references)}});
+    let node = Node {
+        resource: Arc::new(resource()),
+        key: "x/d".into(),
+        object: Arc::new(Tracked::from_value(&object, Revision(1))),
+    };
+    let mut work = Box::pin(collector.standings(&node));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut polls = 1;
+    let standings = loop {
+        match work.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(done) => break done.unwrap(),
+            std::task::Poll::Pending => polls += 1,
+        }
+    };
+    assert_eq!(standings[..2], [Solid, Dangling]);
+    assert_eq!((standings.len(), storage.1.load(Ordering::Relaxed)), (MANY, 1));
+    assert_eq!(polls, MANY / BATCH + 1);
+}
