@@ -61,7 +61,10 @@ impl ObjectReader for TokenObjects {
         };
         let object = if compute::is_heavy(entry.json.len()) {
             let entry = Arc::clone(&entry);
-            let decoded = off_thread(entry.json.len() * 8, move || entry.decode()).await;
+            let decoded = off_thread(entry.json.len() * compute::MEMORY_PER_STORED_BYTE, move || {
+                entry.decode()
+            })
+            .await;
             decoded.ok_or_else(|| Unreadable(NotDecoded.into()))?
         } else {
             entry.decode()

@@ -198,4 +198,16 @@ mod tests {
         assert!(decode(&headers("text/plain"), b"{\"kind\":\"x\"}").is_none());
         assert!(decode(&headers("application/json"), b"{\"openapi\":\"3.0\"}").is_none());
     }
+
+    #[test]
+    fn copies_of_streams_share_one_limit() {
+        let limits = ResponseLimits::default();
+        let (mut first, mut second) = (limits.copy(), limits.copy());
+        assert!(first.grow_to(1) && first.grow_to((MAX_COPIED_KB - 1) * 1024));
+        assert!(second.grow_to(1000) && !second.grow_to(1025));
+        first.release();
+        assert!(second.grow_to(1025));
+        drop(second);
+        assert_eq!(limits.copied.available_permits(), MAX_COPIED_KB);
+    }
 }

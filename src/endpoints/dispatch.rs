@@ -16,14 +16,12 @@ use crate::apimachinery::status::Result;
 use crate::registry::resource::Backing;
 use crate::request::Body;
 use crate::request::body::CollectError;
-use crate::tasks::compute::{self, Reservation};
+use crate::tasks::compute::{self, MEMORY_PER_STORED_BYTE, Reservation};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
 /// Bodies up to this size are decoded on the reactor.
 const LIGHT: usize = 8 << 10;
-/// Estimated memory per byte of a stored object: the tree, its encoding, and the object it is compared with.
-const MEMORY_PER_STORED_BYTE: usize = 8;
 
 /// Runs a verb on the reactor or on the compute pool.
 pub(super) async fn run(action: Action, call: Call, body: Body) -> VerbResult {

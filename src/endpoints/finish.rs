@@ -74,7 +74,7 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
         Ok(Err(e)) => return Err(offload::offload_error_status(e)),
         Err(given_back) => work = given_back,
     }
-    match tokio::spawn(compute::movable(Box::pin(work))).await {
+    match tokio::spawn(compute::movable(work)).await {
         Ok(done) => done.unwrap_or_else(|e| Err(offload::offload_error_status(e))),
         // Propagate a panic into the request, where the panic filter logs it and responds.
         Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),

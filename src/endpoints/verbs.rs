@@ -43,8 +43,17 @@ pub(crate) async fn run(action: Action, call: Call, body: Body) -> VerbResult {
     }
 }
 
-/// Estimated memory, in bytes, for encoding a large object.
-const MEMORY_TO_ENCODE: usize = 12 << 20;
+/// Estimated memory, in bytes, for encoding an object, if that would block a reactor thread for too long. `None`
+/// if the stored bytes are the response.
+fn memory_to_encode(written: &ResultObject, negotiated: Negotiated) -> Option<usize> {
+    /// That of an object whose size is not known.
+    const LARGE: usize = 12 << 20;
+    match written {
+        ResultObject::Stored(_) if negotiated.is_plain() && !written.is_compressed() => None,
+        ResultObject::Stored(entry) => Some(entry.json.len()).filter(|n| offload::is_heavy(*n)).map(|n| n * 4),
+        ResultObject::Tree(object) => offload::is_large(object).then_some(LARGE),
+    }
+}
 
 /// The parts of a call needed to respond to a write; moved into the task that runs the write.
 struct Reply {
@@ -69,15 +78,10 @@ impl Reply {
     /// The response with an object, encoded off the reactor if it is large and its stored bytes are not the
     /// response.
     async fn object(self, code: u16, written: ResultObject) -> VerbResult {
-        let heavy = match &written {
-            ResultObject::Stored(_) if self.negotiated.is_plain() && !written.is_compressed() => false,
-            ResultObject::Stored(entry) => offload::is_heavy(entry.json.len()),
-            ResultObject::Tree(object) => offload::is_large(object),
-        };
-        if heavy {
-            return offload::run_offloaded(MEMORY_TO_ENCODE, async move { self.encoded(code, &written) }).await;
+        match memory_to_encode(&written, self.negotiated) {
+            Some(memory) => offload::run_offloaded(memory, async move { self.encoded(code, &written) }).await,
+            None => self.encoded(code, &written),
         }
-        self.encoded(code, &written)
     }
 
     fn encoded(&self, code: u16, written: &ResultObject) -> VerbResult {

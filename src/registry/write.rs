@@ -118,14 +118,6 @@ impl ResultObject {
         }
     }
 
-    /// The encoded size of a stored object; 0 for a tree.
-    pub(crate) fn stored_size(&self) -> usize {
-        match self {
-            Self::Stored(e) => e.json.len(),
-            Self::Tree(_) => 0,
-        }
-    }
-
     /// True if [`bytes`](Self::bytes) has to decompress the object.
     pub(crate) fn is_compressed(&self) -> bool {
         matches!(self, Self::Stored(e) if e.json.is_compressed())

@@ -10,7 +10,7 @@ use std::fmt::{self, Write as _};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::OnceLock;
 
-/// So many values are compared one by one.
+/// Up to this many values are compared one by one.
 const FEW: usize = 8;
 /// Maximum bytes of the text: that of an error's detail.
 const MAX_TEXT: usize = 32 * 1024;
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn few_and_many_values_allow_the_same_as_comparing_each() {
+    fn hashed_enums_allow_what_a_linear_scan_allows() {
         let values = [
             json!(1),
             json!(0),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_follow_the_size_of_what_is_compared() {
+    fn steps_grow_with_the_size_of_the_values() {
         let long: Value = "x".repeat(1 << 20).into();
         let tree = Value::from(vec![0i64; 10_000]);
         let scalars = of(vec!["a".into(), "b".into()]);

@@ -12,7 +12,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// The cached encodings of one entry or event. Every object in memory has one, so it is a single pointer, which is set once.
+/// The cached encodings of one entry or event. Every object in memory has one, so it is a single pointer, which is
+/// set once.
 #[derive(Default)]
 pub struct CachedEncodings(ArcSwapOption<Slot>);
 

@@ -11,9 +11,9 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 
 /// Values up to this many bytes are kept as they are, so that an entry keeps a few kilobytes at most.
-const LONGEST: usize = 256;
+const MAX_VALUE: usize = 256;
 
-/// Fields by name.
+/// Names and values of selectable fields, in the order of their definition.
 pub(crate) type Fields = Arc<[(Str, Str)]>;
 
 /// The extracted fields of one entry.
@@ -69,7 +69,7 @@ impl Clone for ExtractedFields {
 /// The value as it is kept: what is too long is replaced by a digest, which is longer than any value that is
 /// not replaced. Selectors compare only for equality, and shorten the values they compare with, too.
 pub(crate) fn shortened(value: &str) -> Cow<'_, str> {
-    if value.len() <= LONGEST {
+    if value.len() <= MAX_VALUE {
         return Cow::Borrowed(value);
     }
     let half = |salt: u8| {
@@ -79,7 +79,7 @@ pub(crate) fn shortened(value: &str) -> Cow<'_, str> {
         hasher.finish()
     };
     let digest = format!("{:016x}{:016x}{}", half(0), half(1), value.len());
-    Cow::Owned(format!("{digest:0>width$}", width = LONGEST + 1))
+    Cow::Owned(format!("{digest:0>width$}", width = MAX_VALUE + 1))
 }
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn fields_are_extracted_once_per_extractor_and_long_values_are_digests() {
-        let (fields, long) = (ExtractedFields::default(), "x".repeat(LONGEST + 1));
+        let (fields, long) = (ExtractedFields::default(), "x".repeat(MAX_VALUE + 1));
         let mut extracted = 0;
         for extractor in [1, 2, 1, 2, 1] {
             let got = fields.get_or_extract(extractor, || {
@@ -100,8 +100,8 @@ mod tests {
         assert_eq!(extracted, 2);
         assert!(fields.has(1) && fields.has(2) && !fields.has(3) && !fields.clone().has(1));
         let digest = shortened(&long).into_owned();
-        assert!(digest.len() > LONGEST && digest.len() < LONGEST + 32);
-        assert_ne!(digest, shortened(&"y".repeat(LONGEST + 1)));
+        assert!(digest.len() > MAX_VALUE && digest.len() < MAX_VALUE + 32);
+        assert_ne!(digest, shortened(&"y".repeat(MAX_VALUE + 1)));
         assert_ne!(digest, shortened(&format!("{long}x")));
     }
 }

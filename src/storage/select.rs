@@ -72,7 +72,7 @@ pub(crate) fn steps(select: &dyn Select, entry: &Entry) -> usize {
     select.terms() + read
 }
 
-/// A shared filter.
+/// A filter that several readers of the same entries evaluate.
 pub(crate) type SharedSelect = Arc<dyn Select>;
 
 /// An optional filter; `None` selects everything.

@@ -22,7 +22,9 @@ mod worker;
 
 pub(crate) use bodies::{Reservation, account_for, account_for_part};
 pub(crate) use current::{Current, Within, continue_job, current, offload};
-pub(crate) use movable::{is_heavy, is_large, leave_reactor, leave_reactor_to_decode, leave_reactor_with, movable};
+pub(crate) use movable::{
+    MEMORY_PER_STORED_BYTE, is_heavy, is_large, leave_reactor, leave_reactor_to_decode, leave_reactor_with, movable,
+};
 pub(crate) use runnable::{HeldBackFlows, RunnableJobs};
 #[cfg(debug_assertions)]
 pub(crate) use worker::thread_cpu_time;
@@ -35,6 +37,7 @@ use crate::telemetry::{request_parts, spans};
 use async_task::{Builder, FallibleTask, Runnable};
 use bodies::Bodies;
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use queue::FairQueue;
 use std::collections::HashMap;
 use std::future::Future;
@@ -227,36 +230,18 @@ impl ComputePool {
         memory: usize,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Error> {
-        self.run_counted(flow, None, memory, work).await
+        self.run_counted((flow, None), memory, Entrance::Limited, work.boxed())
+            .await
     }
 
     async fn run_counted<T: Send + 'static>(
         &self,
-        flow: Flow,
-        runnable: Option<RunnableJobs>,
+        (flow, runnable): (Flow, Option<RunnableJobs>),
         memory: usize,
-        work: impl Future<Output = T> + Send + 'static,
+        entrance: Entrance,
+        work: BoxFuture<'static, T>,
     ) -> Result<T, Error> {
-        let (job, task) = self.admit(
-            flow,
-            runnable,
-            self.lease(flow, memory),
-            Entrance::Limited,
-            work.boxed(),
-        )?;
-        let _waiting = AbandonOnDrop(job);
-        outcome(AssertUnwindSafe(task).catch_unwind().await, &self.0.shared.metrics)
-    }
-
-    /// As [`run`](Self::run), never refused.
-    async fn run_unlimited<T: Send + 'static>(
-        &self,
-        flow: Flow,
-        runnable: Option<RunnableJobs>,
-        memory: usize,
-        work: Pin<Box<dyn Future<Output = T> + Send>>,
-    ) -> Result<T, Error> {
-        let (job, task) = self.admit(flow, runnable, self.lease(flow, memory), Entrance::Unlimited, work)?;
+        let (job, task) = self.admit(flow, runnable, self.lease(flow, memory), entrance, work)?;
         let _waiting = AbandonOnDrop(job);
         outcome(AssertUnwindSafe(task).catch_unwind().await, &self.0.shared.metrics)
     }
@@ -322,7 +307,7 @@ impl ComputePool {
         runnable: Option<RunnableJobs>,
         lease: Arc<Lease>,
         entrance: Entrance,
-        work: Pin<Box<dyn Future<Output = T> + Send>>,
+        work: BoxFuture<'static, T>,
     ) -> Result<(Arc<Job>, FallibleTask<T, Arc<Job>>), Error> {
         let shared = &self.0.shared;
         let job = Arc::new(Job {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Owners that are searched for in other namespaces. Each costs time in the number of namespaces, and only yields
 /// an event.
-const MOST_SEARCHES: usize = 16;
+const MAX_SEARCHES: usize = 16;
 
 /// The parts of an owner that decide about its dependents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Seen {
     /// Whether another owner may be searched for in other namespaces.
     pub(super) fn may_search(&mut self) -> bool {
         self.searches += 1;
-        self.searches <= MOST_SEARCHES
+        self.searches <= MAX_SEARCHES
     }
 }
 
@@ -96,6 +96,6 @@ mod tests {
         assert_eq!(seen.get(&reference("b", "d")), Some(found), "the UID does not matter");
         assert_eq!(seen.get(&reference("a", "e")), None);
         let searches = (0..100).filter(|_| seen.may_search()).count();
-        assert_eq!(searches, MOST_SEARCHES);
+        assert_eq!(searches, MAX_SEARCHES);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// References that are applied while the lock is held: about 50 µs.
 const BATCH: usize = 64;
 /// How often a change gives way after a batch, so that a stream of others cannot hold it up.
-const MOST_YIELDS: usize = 1000;
+const MAX_YIELDS: usize = 1000;
 
 pub(super) struct SharedGraph<K> {
     graph: Mutex<Graph<K>>,
@@ -59,7 +59,7 @@ impl<K: Clone> SharedGraph<K> {
     /// Lets the threads that wait take the lock. It is not fair: without this, the thread that returns it
     /// usually gets it again.
     fn give_way(&self) {
-        for _ in 0..MOST_YIELDS {
+        for _ in 0..MAX_YIELDS {
             if self.waiting.load(Ordering::Relaxed) == 0 {
                 return;
             }

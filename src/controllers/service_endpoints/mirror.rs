@@ -120,8 +120,9 @@ struct Outcome {
     uid: Str,
     deleting: bool,
     writes: Writes,
-    /// As in [`Mirrored`].
+    /// Addresses of the Endpoints that are no IP addresses.
     invalid: usize,
+    /// Addresses that no slice has: those, and the ones beyond the limit.
     skipped: usize,
 }
 

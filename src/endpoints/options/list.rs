@@ -96,7 +96,7 @@ impl Select for Selectors {
     }
 
     fn terms(&self) -> usize {
-        self.labels.requirements().len() + self.fields.terms().len()
+        terms(&self.labels, &self.fields)
     }
 
     fn extracts(&self, e: &Entry) -> bool {
@@ -107,6 +107,11 @@ impl Select for Selectors {
     fn prepare(&self, e: &Entry) {
         self.extracted(e);
     }
+}
+
+/// Number of comparisons that the selectors make per object.
+fn terms(labels: &LabelSelector, fields: &FieldSelector) -> usize {
+    labels.requirements().len() + fields.terms().len()
 }
 
 /// True if the term reads the object rather than its key.
@@ -171,7 +176,7 @@ impl ListQuery {
 
     /// Number of comparisons that the selectors make per object.
     pub(crate) fn terms(&self) -> usize {
-        self.labels.requirements().len() + self.fields.terms().len()
+        terms(&self.labels, &self.fields)
     }
 
     /// The key prefix that can match, and whether it is a complete key.

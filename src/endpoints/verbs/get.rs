@@ -2,8 +2,7 @@
 
 use super::super::call::Call;
 use super::super::{offload, options::list::min_revision, respond};
-use super::Reply;
-use super::VerbResult;
+use super::{Reply, VerbResult, memory_to_encode};
 use crate::apimachinery::status::Status;
 use crate::registry::{ResultObject, SubresourceBehaviour};
 
@@ -24,8 +23,7 @@ pub(crate) async fn get(call: Call) -> VerbResult {
             ResultObject::Stored(call.store().get(&call.cx.namespace, call.name(), min).await?)
         }
     };
-    if (!negotiated.is_plain() || written.is_compressed()) && offload::is_heavy(written.stored_size()) {
-        let memory = written.stored_size() * 4;
+    if let Some(memory) = memory_to_encode(&written, negotiated) {
         let reply = Reply::to(&call, negotiated);
         return offload::run_offloaded(memory, async move { reply.encoded(200, &written) }).await;
     }

@@ -28,7 +28,7 @@ pub(crate) async fn list(call: Call) -> VerbResult {
     }
 }
 
-fn query_length(call: &Call) -> usize {
+pub(super) fn query_length(call: &Call) -> usize {
     call.parts.uri.query().map_or(0, str::len)
 }
 

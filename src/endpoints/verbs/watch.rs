@@ -51,13 +51,12 @@ pub(crate) async fn watch(call: Call) -> VerbResult {
     call.negotiate(Offer::Objects)?;
     // Below `/watch/` upstream checks the options of a list, unless the query asks for a watch as well.
     let is_watch = !call.route.watch_path || call.query.flag("watch") == Some(true);
-    let (mut call, query, permit) = list::parse(call, is_watch, move |call, mut query| {
+    let (mut call, (query, permit)) = list::parse(call, is_watch, move |call, mut query| {
         fix_name(call, &mut query)?;
         let permit = admit(call, query.terms())?;
         Ok((query, permit))
     })
-    .await
-    .map(|(call, (query, permit))| (call, query, permit))?;
+    .await?;
     let timeout = query
         .timeout_seconds
         .map_or_else(|| spread(call.min_request_timeout), Duration::from_secs);
@@ -145,7 +144,7 @@ fn admit(call: &Call, terms: usize) -> Result<Option<WatchPermit>> {
 fn selectors(call: &Call) -> Result<Option<Reservation>> {
     /// Estimated memory of a parsed selector per byte of the query.
     const PARSED: usize = 16;
-    let length = call.parts.uri.query().map_or(0, str::len);
+    let length = list::query_length(call);
     let current = compute::current().filter(|_| length > list::SHORT_QUERY);
     let Some(mut reservation) = current.and_then(|current| current.reservation()) else {
         return Ok(None);

@@ -120,7 +120,7 @@ impl Select for Early {
 /// True if the evaluation has to read so much of the object that it does not run on a thread that serves
 /// others.
 pub(super) fn is_long(test: &dyn Select, entry: &Entry) -> bool {
-    /// Bytes.
+    /// Stored bytes that are read within about 100 µs.
     const READ_IN_PLACE: usize = 16 << 10;
     entry.json.len() > READ_IN_PLACE && test.extracts(entry)
 }

@@ -77,8 +77,8 @@ impl ConvertingStorage {
         }
     }
 
-    /// Those of a page that pass `test`. Also those that have been tested before the conversion are tested
-    /// again: which ones that were is not known for sure, and their fields are at hand.
+    /// The entries of a page that pass `test`. Entries that were tested before the conversion are tested again:
+    /// whether one was can have changed in between, and its extracted fields are cached.
     async fn selected(&self, page: Vec<Arc<Entry>>, test: &Arc<dyn Select>) -> Result<Vec<Arc<Entry>>, Error> {
         let cost: usize = page.iter().map(|e| steps(&**test, e)).sum();
         let (reader, test) = (self.reader.clone(), test.clone());

@@ -240,8 +240,8 @@ impl Watch for ConvertingWatch {
                 return Poll::Ready(None);
             }
             if converted {
-                // Nothing of a batch was selected. The rest waits for the next poll, because it may be as
-                // much again, without end.
+                // Nothing in this batch was selected. Yield before the next one: a watch that selects nothing
+                // would otherwise convert batch after batch in a single poll.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }

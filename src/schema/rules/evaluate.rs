@@ -257,7 +257,7 @@ impl Evaluation<'_> {
     fn spend<'a>(&mut self, program: &'a Program, scope: &Scope<'a>) -> Option<Out<'a>> {
         let outcome = program.evaluate_within(scope, PER_CALL, &self.budget.patterns);
         let left = self.budget.cost.checked_sub(outcome.cost);
-        // What others share the budget for does not begin either.
+        // An exhausted budget stays exhausted, so that later evaluations do not start.
         self.budget.cost = left.unwrap_or(0);
         left.map(|_| outcome.value)
     }

@@ -90,7 +90,7 @@ fn compiling_a_pattern_takes_steps() {
 }
 
 #[test]
-fn defaults_of_a_schema_share_what_validation_may_take() {
+fn defaults_of_a_schema_share_one_step_budget() {
     let mut properties = json!({});
     for i in 0..40 {
         let mut one = json!({"type": "string", "pattern": "^a[a-z]{0,500}$"});
@@ -106,7 +106,7 @@ fn defaults_of_a_schema_share_what_validation_may_take() {
 }
 
 #[test]
-fn defaults_of_a_schema_share_what_rules_may_cost() {
+fn defaults_of_a_schema_share_one_cost_budget() {
     let mut properties = json!({});
     for i in 0..40 {
         let mut one = json!({"type": "array", "maxItems": 200, "items": {"type": "integer"},

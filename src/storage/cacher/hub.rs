@@ -327,7 +327,7 @@ impl Hub {
         concerned
     }
 
-    /// All watchers.
+    /// A copy of the list of watchers, whatever they watch, to visit them without the hub's lock.
     pub(crate) fn watchers(&self) -> Vec<Arc<Subscriber>> {
         self.all().cloned().collect()
     }

@@ -2,7 +2,9 @@
 //! `Handle::current`, it spares functions deep in a request from passing the pool along; it is set per poll,
 //! not per process.
 
-use super::{ComputePool, Error, Flow, Handle, Lease, RunnableJobs, Spawned};
+use super::{ComputePool, Entrance, Error, Flow, Handle, Lease, RunnableJobs, Spawned};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use pin_project_lite::pin_project;
 use std::cell::RefCell;
 use std::future::Future;
@@ -123,21 +125,18 @@ impl Current {
         memory: usize,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Error> {
-        let pool = self.pool().ok_or(Error::Interrupted)?;
-        pool.run_counted(self.flow, self.runnable.clone(), memory, work).await
+        self.run_entering(memory, Entrance::Limited, work.boxed()).await
     }
 
-    /// As [`run`](Self::run), never refused for the number of jobs.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`].
-    pub(super) async fn run_unlimited<T: Send + 'static>(
+    pub(super) async fn run_entering<T: Send + 'static>(
         &self,
         memory: usize,
-        work: Pin<Box<dyn Future<Output = T> + Send>>,
+        entrance: Entrance,
+        work: BoxFuture<'static, T>,
     ) -> Result<T, Error> {
         let pool = self.pool().ok_or(Error::Interrupted)?;
-        pool.run_unlimited(self.flow, self.runnable.clone(), memory, work).await
+        let of = (self.flow, self.runnable.clone());
+        pool.run_counted(of, memory, entrance, work).await
     }
 
     /// Wraps `inner` so that it is polled on behalf of this flow and request.
@@ -152,6 +151,13 @@ pin_project! {
         #[pin]
         inner: F,
         current: Option<Current>,
+    }
+}
+
+impl<F> Within<F> {
+    /// The future, and the pool that it is polled with.
+    pub(super) fn into_parts(self) -> (F, Option<Current>) {
+        (self.inner, self.current)
     }
 }
 

@@ -5,19 +5,19 @@
 //! webhook or default made of the object. Code that is about to process such an object awaits
 //! [`leave_reactor`]; everything that [`movable`] wraps, up to its end, then runs as a job of the pool.
 
-use super::current::current_with_lease;
-use super::{Current, Error};
+use super::current::{Within, current_with_lease};
+use super::{Entrance, Error};
 use crate::apimachinery::value::Value;
 use futures_util::future::BoxFuture;
 use std::cell::Cell;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Stored bytes up to which an object is processed on a reactor: decoding them takes less than 200 µs.
 const HEAVY: usize = 32 << 10;
 /// Estimated memory per byte of a stored object: the tree, its encoding, and a copy to compare with.
-const MEMORY_PER_STORED_BYTE: usize = 8;
+pub(crate) const MEMORY_PER_STORED_BYTE: usize = 8;
 /// Estimated memory, in bytes, for the rest of a write whose object became large.
 const MEMORY_OF_LARGE_OBJECT: usize = 8 << 20;
 
@@ -55,14 +55,16 @@ pub(crate) fn is_large(object: &Value) -> bool {
 /// [`Error::Interrupted`] if the pool stopped the work.
 pub(crate) fn movable<T: Send + 'static>(work: BoxFuture<'static, T>) -> Movable<T> {
     match current_with_lease() {
-        Some(current) if current.lease.is_none() => Movable::Reactor(Box::pin(current.within(work)), current),
+        Some(current) if current.lease.is_none() => Movable::Reactor(current.within(work)),
         _ => Movable::Moved(Box::pin(async move { Ok(work.await) })),
     }
 }
 
-/// See [`movable`].
+/// Work that [`movable`] wraps, by the place where it runs.
 pub(crate) enum Movable<T> {
-    Reactor(BoxFuture<'static, T>, Current),
+    /// On a reactor, from which the pool is current.
+    Reactor(Within<BoxFuture<'static, T>>),
+    /// A job of the pool, or work that does not move.
     Moved(BoxFuture<'static, Result<T, Error>>),
 }
 
@@ -77,14 +79,16 @@ impl<T: Send + 'static> Future for Movable<T> {
                 PLACE.set(self.0);
             }
         }
-        if let Self::Reactor(work, _) = &mut *self {
+        if let Self::Reactor(work) = &mut *self {
             let outer = Restore(PLACE.replace(Place::Reactor));
-            let polled = work.as_mut().poll(cx);
+            let polled = Pin::new(work).poll(cx);
             let place = PLACE.get();
             drop(outer);
             match (polled, place) {
                 (Poll::Ready(done), _) => return Poll::Ready(Ok(done)),
-                (Poll::Pending, Place::Leaving(memory)) => self.leave(memory),
+                (Poll::Pending, Place::Leaving(memory)) => {
+                    *self = std::mem::replace(&mut *self, Self::Moved(Box::pin(pending()))).moved(memory);
+                }
                 (Poll::Pending, _) => return Poll::Pending,
             }
         }
@@ -96,14 +100,19 @@ impl<T: Send + 'static> Future for Movable<T> {
 }
 
 impl<T: Send + 'static> Movable<T> {
-    fn leave(&mut self, memory: usize) {
-        let moved: Self = match std::mem::replace(self, Self::Moved(Box::pin(async { Err(Error::Interrupted) }))) {
-            Self::Reactor(work, current) => {
-                Self::Moved(Box::pin(async move { current.run_unlimited(memory, work).await }))
+    /// The same work as a job of the pool, which is then current as within every job: what the work offloads runs
+    /// in place, and does not wait for memory beside that of the job.
+    fn moved(self, memory: usize) -> Self {
+        match self {
+            Self::Reactor(within) => {
+                let (work, current) = within.into_parts();
+                Self::Moved(Box::pin(async move {
+                    let current = current.ok_or(Error::Interrupted)?;
+                    current.run_entering(memory, Entrance::Unlimited, work).await
+                }))
             }
             moved @ Self::Moved(_) => moved,
-        };
-        *self = moved;
+        }
     }
 }
 
@@ -159,7 +168,7 @@ impl Future for LeaveReactor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::compute::{ComputePool, Config};
+    use crate::tasks::compute::{self, ComputePool, Config};
     use crate::telemetry::Telemetry;
     use futures_util::FutureExt as _;
     use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -246,6 +255,18 @@ mod tests {
         };
         let wrapped = pool.within(pool.flow("caller"), async { movable(work.boxed()).await });
         assert_ne!(wrapped.await.unwrap(), here());
+    }
+
+    #[tokio::test]
+    async fn work_that_has_moved_offloads_in_place() {
+        let pool = pool(0);
+        let work = async {
+            leave_reactor(0).await;
+            (compute::offload(0, async { here() }).await, here())
+        };
+        let wrapped = pool.within(pool.flow("caller"), async { movable(work.boxed()).await });
+        let (inner, job) = wrapped.await.unwrap();
+        assert_eq!(inner, Ok(job));
     }
 
     #[tokio::test]

@@ -22,8 +22,6 @@ const TIME_LIMIT: Duration = Duration::from_secs(1);
 const YIELD_EVERY: usize = 16 << 10;
 /// A pod counts for at least this many bytes: the checks of a small one take about as long.
 const SMALLEST_POD: usize = 512;
-/// Estimated memory per byte of a stored pod that is decoded.
-const MEMORY_PER_BYTE: usize = 8;
 
 /// The warning if the pods cannot be listed.
 pub(super) const UNKNOWN: &str = "failed to list pods while checking new PodSecurity enforce level";
@@ -131,7 +129,7 @@ pub(super) async fn warnings(
     let largest = pods.iter().map(|entry| entry.json.len()).max().unwrap_or(0);
     let (namespace, config) = (namespace.to_owned(), config.clone());
     let work = async move { survey(&namespace, enforce, &config, &pods, MAX).await };
-    let done = compute::offload(largest * MEMORY_PER_BYTE, work).await;
+    let done = compute::offload(largest * compute::MEMORY_PER_STORED_BYTE, work).await;
     done.unwrap_or_else(|_| vec![UNKNOWN.to_owned()])
 }
 

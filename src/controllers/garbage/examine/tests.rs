@@ -95,7 +95,7 @@ impl Storage for One {
     }
 }
 
-/// Answers nothing.
+/// Answers every request with 200 and no body.
 struct Silent;
 
 #[async_trait]

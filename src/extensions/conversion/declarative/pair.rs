@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_an_annotation_names_are_read_once_whatever_the_number_of_rules() {
+    fn annotation_paths_are_read_once_for_all_rules() {
         let moves = (0..100).map(|i| json!({"move": {"from": format!(".a{i}.x"), "to": format!(".b{i}.x")}}));
         let pair = pair(moves.collect::<Vec<_>>().into());
         const NAMED: usize = 50_000;
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn of_values_with_equal_names_the_first_counts() {
+    fn duplicate_value_names_resolve_to_the_first() {
         let values = [("a", "x"), ("b", "x"), ("c", "y")].map(|(a, b)| (Str::new(a), Str::new(b)));
         let keys = || Keys(vec![Str::new("f")]);
         let renames = Move::new([keys(), keys()], values.to_vec());

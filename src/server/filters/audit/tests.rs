@@ -186,6 +186,61 @@ async fn a_streamed_response_completes_with_its_body() {
     assert_eq!(kept.last().str_at(&["responseObject", "kind"]), "PodList");
 }
 
+/// A JSON object that is too large to be decoded on a reactor.
+fn large_object() -> &'static str {
+    let head = r#"{"kind":"ConfigMap","apiVersion":"v1","data":{"k":""#;
+    format!("{head}{}\"}}}}", "x".repeat(100 << 10)).leak()
+}
+
+#[tokio::test]
+async fn large_response_objects_are_recorded_when_it_is_their_turn() {
+    let whole = large_object();
+    let parts: &'static [&'static str] = vec![&whole[..1000], &whole[1000..]].leak();
+    let answers: [fn(&'static str, &'static [&'static str]) -> Response; 2] =
+        [|whole, _| response_with(200, whole), |_, parts| chunks(parts)];
+    for answer in answers {
+        let kept = Arc::new(Kept::default());
+        let config = config("RequestResponse", &kept, Mode::Blocking);
+        let audit = config.audit.clone().unwrap();
+        let s = server(config, move |_| answer(whole, parts));
+        let turns = (
+            audit.response_limits().turn().await,
+            audit.response_limits().turn().await,
+        );
+        let request = async {
+            send(&s, get("/api/v1/configmaps/c"))
+                .await
+                .into_body()
+                .collect(1 << 20)
+                .await
+        };
+        let mut request = Box::pin(request);
+        assert!(futures_util::FutureExt::now_or_never(&mut request).is_none());
+        assert_eq!(kept.stages(), ["RequestReceived 0"]);
+        drop(turns);
+        assert_eq!(request.await.unwrap(), whole);
+        assert_eq!(kept.stages(), ["RequestReceived 0", "ResponseComplete 200"]);
+        let recorded = kept.last();
+        assert_eq!(json::to_vec(recorded.get("responseObject")).len(), whole.len());
+    }
+}
+
+#[tokio::test]
+async fn large_response_objects_that_are_not_recorded_are_not_decoded() {
+    let whole = large_object();
+    let kept = Arc::new(Kept::default());
+    let config = config("Metadata", &kept, Mode::Blocking);
+    let audit = config.audit.clone().unwrap();
+    let s = server(config, move |_| response_with(200, whole));
+    let _turns = (
+        audit.response_limits().turn().await,
+        audit.response_limits().turn().await,
+    );
+    let delete = http::Request::delete("/api/v1/configmaps/c").header("authorization", "Bearer admin");
+    send(&s, delete).await;
+    assert_eq!(kept.stages(), ["RequestReceived 0", "ResponseComplete 200"]);
+}
+
 #[tokio::test]
 async fn a_watch_is_recorded_at_its_start_and_end() {
     let (s, kept) = served("RequestResponse", |_| chunks(&["{\"type\":\"ADDED\"}", "{}"]));
